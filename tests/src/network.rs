@@ -267,12 +267,12 @@ impl Transport for Network {
 // === impl Reply ===
 
 impl Reply {
-    /// A hook's yes.
+    /// A hook passes.
     pub fn yes() -> Self {
         Self::Status(200, String::new())
     }
 
-    /// A hook's no.
+    /// A hook fails.
     pub fn no() -> Self {
         Self::Status(403, "not yet".to_owned())
     }

@@ -125,7 +125,7 @@ impl Clock for Time {
 // === impl World ===
 
 impl World {
-    /// A cluster with our definitions, good metrics, and hooks that say yes.
+    /// A cluster with our definitions, good metrics, and hooks that pass.
     pub fn new() -> Self {
         Self::with(Settings::for_tests())
     }

@@ -3,8 +3,8 @@
 //! A scenario begins where its canary is set up, which is a scenario of its own. It runs once undisturbed,
 //! which counts its writes. Then it runs once per write and [`Cut`]: before the request arrives, after it
 //! was applied, with its answer lost, refused as a conflict, refused as too many requests. An operator that
-//! the cut kills is restarted at once. Every run must keep every invariant, end with the same objects as
-//! the undisturbed one, and then be at rest: a new operator that starts there has nothing to write.
+//! the cut kills is restarted at once. Every run must keep every invariant, end with the same objects as the
+//! undisturbed one, and leave nothing to do: a new operator that starts there writes nothing.
 
 mod report;
 mod scenario;

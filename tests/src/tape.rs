@@ -1,4 +1,4 @@
-//! Records the requests of clients to a sandbox word by word, so that another server can be asked the same.
+//! Records the requests of clients to a sandbox byte by byte, so that they can be sent to another server.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

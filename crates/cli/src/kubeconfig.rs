@@ -1,4 +1,4 @@
-//! The file that leads kubectl to a sandbox.
+//! The kubeconfig of a sandbox.
 
 use std::{
     fs::{self, OpenOptions},
@@ -14,7 +14,7 @@ use crate::error::hinted;
 /// Every kubeconfig we write names this context, and only those are overwritten.
 const CONTEXT: &str = "tidegate-sandbox";
 
-/// Written on start, removed on the way out.
+/// Written on start, removed on exit.
 pub(crate) struct Kubeconfig {
     path: PathBuf,
     text: String,

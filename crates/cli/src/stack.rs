@@ -1,8 +1,8 @@
 //! A sandbox with operator, traffic and metrics.
 //!
-//! All of it lives in this process and on loopback. Hooks and metrics may therefore be reached on
-//! loopback, which the operator on a real cluster refuses unless told. Its nodes are made up: their addresses
-//! may be those of real containers on this machine, and are open.
+//! All of it lives in this process and on loopback. Hooks and metrics may therefore be reached on loopback,
+//! which the operator on a real cluster refuses by default. Its nodes are not real: their addresses may be
+//! those of containers on this machine, and are open.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 

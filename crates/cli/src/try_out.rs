@@ -102,7 +102,7 @@ struct PlannedRelease {
     end: &'static str,
 }
 
-/// The demonstration under way.
+/// The demonstration in progress.
 struct Demo<'a> {
     sandbox: &'a Sandbox,
     stack: &'a Stack,

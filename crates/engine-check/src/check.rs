@@ -32,7 +32,7 @@ use tidegate_engine::{
 /// Something that happened, and when.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The real time, whatever the clock of the controller said.
+    /// The real time, independent of the clock of the controller.
     pub at: Moment,
     /// The event.
     pub event: TraceEvent,
@@ -75,19 +75,19 @@ pub enum TraceEvent {
     Refused(bool),
     /// The canary is being deleted.
     Deleted,
-    /// A person asked for the gates to be tried again.
+    /// A person requested a retry of the gates.
     Retried,
     /// The controller's clock was moved.
     ClockMoved,
 
     // === The controller ===
-    /// The process died and another one goes on.
+    /// The process crashed and another one goes on.
     Restarted,
     /// It may write, or may no longer.
     Leads(bool),
     /// It looked at the cluster.
     Looked,
-    /// It asked the hooks of this kind, and whether all said yes.
+    /// It called the hooks of this kind, and whether all passed.
     Asked(GateKind, bool),
     /// It ran the checks, and whether all passed.
     Checked(bool),
@@ -181,7 +181,7 @@ pub struct Checker {
     apex: Option<Side>,
     looked: Look,
     pace: IntervalTimer,
-    /// The template that was taken back last, until the target changes.
+    /// The template that was rolled back last, until the target changes.
     failed: Option<Template>,
     effects: effects::Effects,
 }
@@ -191,13 +191,13 @@ pub struct Checker {
 struct Look {
     target: Option<Template>,
     pods: [Pods; 2],
-    /// The target was what is remembered of it.
+    /// The target was at the remembered revision.
     is_current: bool,
     /// No other writer touched the routing object since.
     is_route_ours: bool,
 }
 
-/// When the rollout went on last, and on what grounds.
+/// When the last step was taken, and why it was allowed.
 #[derive(Clone, Debug, Default)]
 struct IntervalTimer {
     last_step: Option<Moment>,
@@ -239,7 +239,7 @@ impl Checker {
         }
     }
 
-    /// Takes the next entry, and says what it breaks, if anything.
+    /// Takes the next entry; returns the invariant that it breaks, if any.
     pub fn see(&mut self, entry: &Entry) -> Option<Violation> {
         let verdict = self.judge(entry);
         self.learn(entry);
@@ -433,7 +433,7 @@ impl Checker {
         self.split.map_or(Percent::ZERO, |split| split.canary)
     }
 
-    /// Whether a revision is under way.
+    /// Whether an analysis is in progress.
     fn is_analysing(&self) -> bool {
         let memory = &self.memory;
         matches!(memory.phase, Phase::Progressing | Phase::WaitingPromotion) || memory.is_paused()

@@ -13,9 +13,9 @@
 //!             Waiting (held)   WaitingPromotion
 //! ```
 //!
-//! The order of questions is the order of importance: deletion, refusal, suspension, setting up,
-//! then for a running rollout: is it still the right revision, can it serve, must it go back, may it
-//! go on. Only the last one waits for the interval; everything before it may happen at any time.
+//! Checks are in the order of importance: deletion, refusal, suspension, setting up, then for a running
+//! rollout: is it still the right revision, can it serve, must it roll back, may it go on? Only the last one
+//! waits for the interval; everything before it may happen at any time.
 
 mod ab;
 mod blue_green;
@@ -67,8 +67,8 @@ pub fn apex_side(plan: &Plan, memory: &Memory) -> Side {
     if plan.traffic == Traffic::Whole && is_left_behind { Side::Canary } else { Side::Primary }
 }
 
-/// The share with which a route begins that takes over from another one: the one that was approved last, if the
-/// canary can serve it and is still what was analysed.
+/// The initial share of a route that replaces another one: the last approved share, if the canary can serve
+/// it and still is the analysed revision.
 pub fn inherited_share(plan: &Plan, memory: &Memory, target: Option<&Target>) -> Percent {
     let serves = |target: &Target| {
         target.replicas > 0 && target.readiness.is_serving() && !is_changed(memory, target)
@@ -81,11 +81,11 @@ pub fn inherited_share(plan: &Plan, memory: &Memory, target: Option<&Target>) ->
     if memory.weight > Percent::ZERO {
         return memory.weight;
     }
-    // Elsewhere nothing is shared yet, or no more.
+    // Other phases have no share, or none any more.
     let is_dividing =
         matches!(memory.phase, Phase::Progressing | Phase::WaitingPromotion | Phase::Promoting);
     match plan.strategy {
-        // One that counted its checks was no rollout by weight until now.
+        // A rollout that counted checks was not weighted until now.
         Strategy::Weighted if memory.phase == Phase::WaitingPromotion && memory.iterations == 0 => {
             plan.max
         }
@@ -130,10 +130,10 @@ fn choose(seen: &Observed) -> Step {
     }
 }
 
-/// Why nothing is done at all, if so.
+/// Reasons not to act upon the canary.
 ///
 /// An invalid spec begins nothing. Once clients may reach the canary, the invalid spec counts as an obstacle
-/// like any other that lasts, and the rollout goes back by the route that is known.
+/// like any other that lasts, and the rollout is rolled back by the known route.
 fn refusal(seen: &Observed) -> Option<Vec<String>> {
     let Observed { memory, blockers, objects, .. } = seen;
     let leads_back = memory.phase.is_under_way() || memory.serves_from_canary();
@@ -177,10 +177,10 @@ fn settled(seen: &Observed) -> Step {
     }
 }
 
-/// A hold whose mark was lost, as when the status is stored by a definition that does not know it.
+/// A hold whose field in the status was lost, as when an older definition prunes it.
 ///
-/// Waiting with a share for the revision that was started can be nothing else; taken for a gate, it
-/// would start again from nothing.
+/// `Waiting` with a share for the started revision is always a hold; taken for a gate, the rollout would
+/// start again from zero.
 fn remembered_pause(seen: &Observed) -> Option<Step> {
     let memory = &seen.memory;
     let target = seen.target.as_ref().ok()?;
@@ -193,10 +193,10 @@ fn remembered_pause(seen: &Observed) -> Option<Step> {
     Some(Decision::because(Fact::Held(memory.weight)).remember(next).again(Again::Now).into())
 }
 
-/// A resume that finds nothing held: it goes away, so that it does not let the next hold pass.
+/// Removes a resume when nothing is held, so that it does not end the next hold.
 ///
-/// It is removed together with the next action. A resume that cannot be removed blocks nothing; the removal is
-/// tried again with the next look.
+/// It is removed together with the next action. A resume that cannot be removed blocks nothing; the removal
+/// is retried with the next look.
 fn nothing_to_resume(seen: &Observed, step: Step) -> Step {
     drop_resume(seen, step, Fact::NothingToResume)
 }
@@ -215,9 +215,10 @@ fn drop_resume(seen: &Observed, step: Step, fact: Fact) -> Step {
     }
 }
 
-/// Sets everything up anew for another target, once that exists: the memory belongs to the target before.
+/// Sets everything up anew for another target, once that exists: the memory is of the previous one.
 ///
-/// Only while nothing is rolled out and no client is routed to the canary; until then the target before counts.
+/// Only while nothing is rolled out and no client is routed to the canary; until then the previous target
+/// counts.
 fn start_over(seen: &Observed) -> Option<Step> {
     let Observed { memory, objects, .. } = seen;
     let former = objects.previous_target.clone()?;
@@ -230,10 +231,10 @@ fn start_over(seen: &Observed) -> Option<Step> {
     Some(decision.again(Again::Now).into())
 }
 
-/// Takes over what another controller left.
+/// Adopts a canary of another controller.
 ///
-/// Its fingerprints say nothing about ours. Where the workload is what it was, ours is put in their
-/// place and nothing else happens; where it was edited since, the ordinary rules see a new revision.
+/// Its fingerprints cannot be compared with ours. A workload that is unchanged gets our fingerprint and
+/// nothing else happens; for one that was edited since, the ordinary rules see a new revision.
 fn adopt(seen: &Observed) -> Option<Step> {
     let Observed { memory, .. } = seen;
     let applied = memory.applied.as_ref()?;
@@ -255,7 +256,7 @@ fn adopt(seen: &Observed) -> Option<Step> {
     Some(decision.again(Again::Now).into())
 }
 
-/// Takes the canary's share out of a route that the canary no longer uses: at once, as nothing else would.
+/// Removes the canary's share from a previous route: at once, as no other step does.
 fn retire_previous_route(seen: &Observed) -> Option<Step> {
     let leaves = seen.objects.previous_route == State::OutOfSync && primary_takes(seen);
     leaves.then(route_left)
@@ -266,7 +267,7 @@ fn route_left() -> Step {
     decision.again(Again::Now).into()
 }
 
-/// Puts objects back that were deleted or edited.
+/// Restores objects that were deleted or edited.
 fn restore(seen: &Observed) -> Option<Step> {
     let is_safe = |piece: &ManagedObject| match piece {
         // Never onto pods that cannot serve.
@@ -274,7 +275,7 @@ fn restore(seen: &Observed) -> Option<Step> {
             Side::Primary => seen.primary.readiness.is_serving(),
             Side::Canary => seen.target.as_ref().is_ok_and(|it| it.readiness.is_serving()),
         },
-        // Those who use it stay where they are until the pods of the other workload can serve.
+        // Its clients stay where they are until the pods of the other workload can serve.
         ManagedObject::PrimaryService => {
             !seen.objects.primary_service_moves || seen.primary.readiness.is_serving()
         }
@@ -318,12 +319,12 @@ fn obstacle(seen: &Observed) -> Option<&Obstacle> {
     objects.spec_error.as_ref().or_else(|| blocked.next()).or_else(|| seen.routes.as_ref().err())
 }
 
-/// Holds, tells why, and tries again after an interval.
+/// Waits, announces the reason, and retries after an interval.
 fn obstructed(seen: &Observed, why: &str) -> Decision {
     Decision::because(Fact::Obstructed(why.to_owned())).telling().again(later(seen))
 }
 
-/// Waits for pods, which come up one by one: worth telling only if it takes an interval.
+/// Waits for pods, which come up one by one: announced only if it takes an interval.
 fn awaiting_pods(seen: &Observed, why: Fact) -> Decision {
     let decision = Decision::because(why).again(later(seen));
     if seen.interval_state.due { decision.telling() } else { decision }
@@ -333,7 +334,7 @@ fn later(seen: &Observed) -> Again {
     Again::At(seen.now.after(seen.plan.interval))
 }
 
-/// Adds what answers have to say, and what goes with every step.
+/// Adds the facts and actions that follow from answers, notes and cookies.
 fn complete(seen: &Observed, mut decision: Decision) -> Decision {
     let answered = seen.answers != crate::Answers::default();
     decision.starts_interval |= answered;
@@ -350,14 +351,14 @@ fn complete(seen: &Observed, mut decision: Decision) -> Decision {
     cookies::add(seen, &mut decision);
     let may_write = refusal(seen).is_none() && !seen.plan.suspended;
     if seen.interval_state.retry && may_write && (answered || decision.again != Again::Now) {
-        // Before the step: one try must not become two if the step lands and its answer is lost.
+        // Before the step: one retry must not become two if the step is written and its answer is lost.
         decision.actions.insert(0, Action::ClearRetry);
     }
     decision
 }
 
-/// Parts of the plan that cannot be carried out as written, or may not be meant so: announced once a
-/// rollout, where it starts, or for a hold, which may be asked for at any time, where it begins.
+/// Parts of the plan that cannot be carried out as written, or may not be meant so: announced once a rollout,
+/// at its start, or at the start of a hold, which may be requested at any time.
 fn noted(seen: &Observed, decision: &Decision) -> Vec<Fact> {
     let starts = matches!(decision.why, Fact::NewRevision | Fact::Restarted);
     let was_paused = seen.memory.is_paused();
@@ -378,7 +379,7 @@ fn noted(seen: &Observed, decision: &Decision) -> Vec<Fact> {
     seen.plan.notes.iter().filter(is_due).map(|note| Fact::Noted(note.clone())).collect()
 }
 
-/// Whether this is where the gate before any traffic was asked, or passed for want of one.
+/// Whether the gate before any traffic was called, or passed because there is none.
 fn begins_analysis(seen: &Observed, decision: &Decision) -> bool {
     let was_prepared = seen.memory.prepared;
     let prepares = |action: &Action| matches!(action, Action::Remember(next) if next.prepared && !was_prepared);
@@ -407,10 +408,10 @@ fn told_by_answers(seen: &Observed, facts: &mut Vec<Fact>) {
     }
 }
 
-/// Whether the primary can be given traffic it does not have.
+/// Whether the primary can take over traffic.
 ///
-/// One pod that serves is enough for going back to what ran before. A primary that broke in a
-/// promotion must be ready: its last few pods are not what it is rescued for.
+/// For a rollback one pod that serves is enough. A primary that broke in a promotion must be ready: a few
+/// remaining pods are not enough.
 fn primary_takes(seen: &Observed) -> bool {
     let readiness = &seen.primary.readiness;
     if seen.memory.replaces_broken_primary || seen.memory.serves_from_canary() {
@@ -420,7 +421,7 @@ fn primary_takes(seen: &Observed) -> bool {
     }
 }
 
-/// Whether going back gives the primary traffic it does not have. Unknown routes do.
+/// Whether a rollback moves traffic to the primary. With unknown routes it does.
 fn canary_has_share(seen: &Observed) -> bool {
     if seen.objects.previous_route != State::InSync {
         return true;
@@ -433,10 +434,10 @@ fn canary_has_share(seen: &Observed) -> bool {
     }
 }
 
-/// Whether the target is what the primary was given.
+/// Whether the target equals the revision of the primary.
 ///
-/// By fingerprint; but where that is another controller's, or after a failure, when the primary may
-/// not run what it was given, by what it really runs.
+/// Compares fingerprints; if that of the primary is of another controller, or after a failure, when the
+/// primary may not run it, compares with the template that the primary runs.
 fn equals_promoted(seen: &Observed, target: &Target) -> bool {
     let memory = &seen.memory;
     let is_doubtful = memory.replaces_broken_primary
@@ -448,7 +449,7 @@ fn equals_promoted(seen: &Observed, target: &Target) -> bool {
     }
 }
 
-/// Whether configuration changed since it was last written down.
+/// Whether configuration differs from that in the status.
 fn configs_changed(memory: &Memory, target: &Target) -> bool {
     match (&memory.configs, &target.configs) {
         (_, None) => false,
@@ -457,7 +458,7 @@ fn configs_changed(memory: &Memory, target: &Target) -> bool {
     }
 }
 
-/// Whether the target is something else than what was last started or judged.
+/// Whether the target differs from the revision that was last started or judged.
 fn is_changed(memory: &Memory, target: &Target) -> bool {
     memory.applied.as_ref() != Some(&target.revision) || configs_changed(memory, target)
 }

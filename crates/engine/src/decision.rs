@@ -86,7 +86,7 @@ pub enum Action {
     DropManualStep(Option<Fact>),
     /// Set `spec.manualStep.resume` back to false.
     TakeResumeBack,
-    /// Remove the annotation that asked for another try of the gates.
+    /// Remove the annotation that requests a retry of the gates.
     ClearRetry,
     /// Count a finished rollout.
     Count(Outcome),
@@ -114,12 +114,12 @@ pub struct CookieChange {
 /// The change of one cookie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cookie {
-    /// It stays as it is, or absent.
+    /// Unchanged, or absent.
     #[default]
     Keep,
     /// A new one takes its place.
     Fresh,
-    /// There is none any more; browsers that have it are told to drop it.
+    /// Removed; browsers that have it drop it.
     Retire,
 }
 
@@ -143,7 +143,7 @@ pub enum Notice {
     Awaiting(GateKind),
     /// Held by hand.
     Held(crate::Percent),
-    /// A hook called the rollout back.
+    /// A hook rolled the rollout back.
     RolledBackByHook,
     /// Too many checks failed.
     ThresholdReached(u32),
@@ -157,7 +157,7 @@ pub enum Notice {
     PromotedUnchecked,
     /// The primary cannot be set up.
     PrimaryStuck(String),
-    /// Traffic cannot go back.
+    /// Traffic cannot return to the primary.
     RollbackHeld(String),
     /// Not everything could be restored.
     RevertGivenUp(String),

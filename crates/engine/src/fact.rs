@@ -16,7 +16,7 @@ pub enum Fact {
     Suspended,
     /// This canary must not be acted upon.
     Refused(Vec<String>),
-    /// Something around the workloads cannot be put in place.
+    /// An object around the workloads cannot be put in place.
     Obstructed(String),
     /// An object was put in place.
     Placed(ManagedObject),
@@ -52,10 +52,10 @@ pub enum Fact {
     Adopted,
     /// The spec names another workload than the primary was made for.
     TargetChanged {
-        /// The one before.
+        /// The previous one.
         former: String,
     },
-    /// A gate said yes.
+    /// A gate passed.
     GatePassed(GateKind, String),
     /// The gate before a rollout is closed.
     AwaitingApproval(String),
@@ -67,7 +67,7 @@ pub enum Fact {
     NewRevision,
     /// The target or its configuration changed in mid-flight.
     Restarted,
-    /// The target went back to what the primary runs.
+    /// The target was reverted to the revision of the primary.
     WentBack(Phase),
     /// The canary was scaled to nothing in mid-flight.
     ScaledUpAgain,
@@ -77,7 +77,7 @@ pub enum Fact {
     CanaryDown(String),
     /// The analysis begins.
     AnalysisStarted,
-    /// The gate before any traffic said no.
+    /// The gate before any traffic failed.
     PreRolloutFailed {
         /// Name of the hook.
         hook: String,
@@ -110,7 +110,7 @@ pub enum Fact {
         /// Copies ended with it.
         was_mirrored: bool,
     },
-    /// A route that the canary had before gives it nothing any more.
+    /// The previous route gives the canary no traffic any more.
     RouteLeft,
     /// The routing object had other weights than we wrote.
     Drifted {
@@ -125,7 +125,7 @@ pub enum Fact {
     PrimaryAdvanced(Percent),
     /// All live traffic goes to the primary.
     RoutedToPrimary,
-    /// The rollout is over and well.
+    /// The revision was promoted.
     Promoted,
     /// The rollout is over, without analysis.
     PromotedUnchecked,
@@ -139,23 +139,23 @@ pub enum Fact {
     NothingToResume,
     /// The resume was meant for a revision that is gone.
     ResumeVoid,
-    /// The rollout goes on, but the field that asked for it is still there.
+    /// The rollout goes on, but the field that requested it is still there.
     ResumeStays(String),
-    /// A hook calls the rollout back.
+    /// A hook requests a rollback.
     RollbackAsked(String),
-    /// The rollout goes back because a hook said so.
+    /// The rollout was rolled back by a hook.
     RolledBackByHook,
     /// Too many checks failed.
     ThresholdReached(u32),
     /// The canary did not become ready in time.
     DeadlineExceeded(String),
-    /// The rollout went back.
+    /// The rollout was rolled back.
     Failed,
-    /// The rollout should go back, but the primary cannot serve.
+    /// The rollout should be rolled back, but the primary cannot serve.
     RollbackHeld(String),
     /// The primary does not become ready with the new revision.
     PromotionFailed(String),
-    /// A post-rollout hook said no, which changes nothing.
+    /// A post-rollout hook failed, which changes nothing.
     PostRolloutFailed {
         /// Name of the hook.
         hook: String,
@@ -187,7 +187,7 @@ pub enum GateKind {
     ConfirmPromotion,
     /// After the end.
     PostRollout,
-    /// At any time, to go back.
+    /// At any time, to roll back.
     Rollback,
 }
 
@@ -314,12 +314,12 @@ impl Fact {
         }
     }
 
-    /// True at every check of a rollout, and worth saying once.
+    /// True at every check of a rollout, and announced once.
     pub(crate) const fn is_lasting(&self) -> bool {
         matches!(self, Self::Ambiguous(_))
     }
 
-    /// Goes away by itself: pods that are on their way.
+    /// Passes by itself: pods that are starting.
     pub const fn is_passing(&self) -> bool {
         matches!(self, Self::PrimaryNotReady(_) | Self::CanaryNotReady(_))
     }

@@ -6,9 +6,9 @@
 //!  hook runs --------> hook::Run -> next, assess ----------------------> measure, write the status
 //! ```
 //!
-//! [`decide`] is a function of what was observed. Its memory is in the cluster: in the
-//! status, on the pods and on the runs of hooks; where exactly stands at [`Memory`]. It can
-//! be asked at any time, by any process, after any of its actions, and goes on from there.
+//! [`decide`] is a function of what was observed. Its memory is in the cluster: in the status, on the pods
+//! and on the runs of hooks; [`Memory`] lists the fields. It can be called at any time, by any process, after
+//! any of its actions, and goes on from there.
 //!
 //! # How a controller of workloads uses this
 //!
@@ -18,7 +18,7 @@
 //!    [`choose_revision`] among all revisions it owns or can adopt. Renumber or make what that says,
 //!    and begin anew if it changed anything. A name that is taken by other data when it is made counts
 //!    as one more collision.
-//! 3. **Pods and runs** it owns, all of them, also those that ended or are on their way out; the hook
+//! 3. **Pods and runs** it owns, all of them, also those that ended or are being deleted; the hook
 //!    templates its plan names; names of runs that others own ([`Observed::taken`]). They must be no
 //!    older than the last write of this controller: after each write wait until the cache shows it,
 //!    or read from the server. A pod that is not seen is made twice, a run that is not seen runs twice.
@@ -44,10 +44,9 @@
 //!
 //! [`Action::scope`] says which actions must not follow one that failed; the rest does. So a quota or an
 //! admission rule that refuses one pod stops neither the others, nor a pause, nor the status. The refusal
-//! goes into [`Observed::refusals`] of the next look, which makes conditions and an event of
-//! it, and out of it when the write is no longer wanted or succeeds. An event tells of the action
-//! before it and is left out with that. A crash at any point is as if the
-//! rest had failed.
+//! goes into [`Observed::refusals`] of the next look, which makes conditions and an event of it, and out of
+//! it when the write is no longer wanted or succeeds. An event is about the action before it and is left out
+//! with that. A crash at any point is as if the rest had failed.
 //!
 //! ## Contents of each write
 //!

@@ -1,11 +1,10 @@
 //! The interval between two steps, measured without trusting a clock that people can move.
 //!
-//! A process measures with a steady clock from when it saw the last step: its own, once that was
-//! carried out in full, or one that it finds in the status. The wall clock is asked once, after a
-//! start, how long ago the step in the status was; if the status lies in the future, the interval
-//! begins anew. So a clock that jumps, either way, neither brings a step forward nor keeps it from
-//! coming; a step that failed is repeated soon; and a write that landed although its answer was lost is
-//! not taken twice.
+//! A process measures with a steady clock from when it saw the last step: its own, once that was carried out
+//! in full, or one that it finds in the status. The wall clock is read once, after a start, for the age of
+//! the step in the status; if the status lies in the future, the interval begins anew. So a clock that jumps,
+//! either way, neither brings a step forward nor keeps it from coming; a step that failed is repeated soon;
+//! and a write that succeeded although its answer was lost is not repeated.
 
 use std::time::Duration;
 
@@ -87,7 +86,7 @@ impl IntervalTimer {
     }
 }
 
-/// Setting up has no step to wait for: its first question is asked at once.
+/// Setting up has no step to wait for: its first question does not wait.
 fn mark(memory: &Memory) -> Option<Mark> {
     let is_set_up = !matches!(memory.phase, Phase::New | Phase::Initializing);
     is_set_up.then(|| Mark {

@@ -1,7 +1,7 @@
 //! Decisions: an observation goes in, one decision comes out.
 //!
-//! Nothing here reads a clock, a cluster or a file; time arrives as a value. [`decide`] takes an
-//! [`Observed`] and says what to do next, or what must be asked first:
+//! Nothing here reads a clock, a cluster or a file; time arrives as a value. [`decide`] takes an [`Observed`]
+//! and returns the next actions, or a question that must be answered first:
 //!
 //! ```text
 //!            observe                     decide                      act

@@ -37,7 +37,7 @@ pub struct Memory {
     pub no_data_since: Option<Moment>,
 }
 
-/// A hold asked for by a person.
+/// A hold requested by a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
     /// The share that is held.
@@ -102,7 +102,7 @@ impl Phase {
         matches!(self, Self::Initialized | Self::Succeeded | Self::Failed)
     }
 
-    /// A rollout was asked for and is not over yet.
+    /// A rollout was requested and is not over yet.
     pub const fn is_under_way(self) -> bool {
         match self {
             Self::Waiting

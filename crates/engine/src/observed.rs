@@ -7,7 +7,7 @@ use crate::{Configs, Memory, Moment, Plan, Readiness, Revision, Split};
 pub struct Observed {
     /// The time of this look.
     pub now: Moment,
-    /// The wishes of the user.
+    /// The plan of the user.
     pub plan: Plan,
     /// The status as it was written last.
     pub memory: Memory,
@@ -19,8 +19,8 @@ pub struct Observed {
     pub primary: Primary,
     /// The objects around the workloads.
     pub objects: Objects,
-    /// How live traffic is divided, or why that cannot be told. Where it cannot be divided at all,
-    /// it is [`Split::PRIMARY`].
+    /// How live traffic is divided, or why that is unknown. Where it cannot be divided at all, it is
+    /// [`Split::PRIMARY`].
     pub routes: Result<Split, Obstacle>,
     /// Which cookies clients are given.
     pub cookies: Cookies,
@@ -39,15 +39,15 @@ pub struct Target {
     pub revision: Revision,
     /// Fingerprints of its configuration; `None` where that is not tracked.
     pub configs: Option<Configs>,
-    /// Replicas asked for. Of what is not counted, 1 while it runs and 0 while it is parked.
+    /// Replicas in the spec. Of what is not counted, 1 while it runs and 0 while it is parked.
     pub replicas: i64,
     /// How its pods are counted.
     pub form: Form,
-    /// Its scaler is told to keep it at nothing, and will.
+    /// Its scaler is set to keep it at zero, and will.
     pub scaler_paused: bool,
     /// Whether its pods can serve.
     pub readiness: Readiness,
-    /// The primary runs already what it would be given.
+    /// The primary already runs the target's template.
     pub same_as_primary: bool,
     /// Another writer changed the template after the last transition; looked at when a canary of another
     /// controller is taken over.
@@ -72,7 +72,7 @@ pub enum Form {
 pub enum Missing {
     /// It does not exist.
     Gone,
-    /// It exists and cannot be used, for a reason told in a sentence.
+    /// It exists and cannot be used, for this reason.
     Unusable(String),
 }
 
@@ -85,7 +85,7 @@ pub struct Primary {
     pub readiness: Readiness,
     /// It was given the revision in `memory.applied`.
     pub is_updated: bool,
-    /// Replicas it has or had, to give back to the target on deletion.
+    /// Replicas it has or had, to restore the target with on deletion.
     pub replicas: i64,
 }
 
@@ -100,31 +100,31 @@ pub struct Objects {
     pub primary_service_moves: bool,
     /// The workload that the primary was made for, if the spec names another one since.
     pub previous_target: Option<String>,
-    /// The primary workload itself: it fits if it exists.
+    /// The primary workload itself: in sync if it exists.
     pub primary: State,
-    /// The primary's scaler: it fits if it exists, or if there is nothing to copy.
+    /// The primary's scaler: in sync if it exists, or if there is nothing to copy.
     pub primary_scaler: State,
-    /// The Service clients use, on the side [`crate::apex_side`] says.
+    /// The Service clients use, on the side of [`crate::apex_side`].
     pub apex_service: State,
     /// The routing objects, apart from their weights. Blocked also while a split of ours is refused.
     pub route: State,
-    /// The route that had the canary's share before the spec named another one. It fits if there is none, or if
-    /// it leads no client to the canary any more.
+    /// The route that had the canary's share before the spec named another one. In sync if there is none, or
+    /// if it leads no client to the canary any more.
     pub previous_route: State,
-    /// The route that is put in place next takes over from that one.
+    /// The next route that is put in place replaces that one.
     pub takes_over: bool,
-    /// The error of the spec. Nothing is begun with it; a rollout under way takes no step forward, and can
-    /// go back.
+    /// The error of the spec. Nothing is begun with it; a rollout in progress takes no step forward, and can
+    /// be rolled back.
     pub spec_error: Option<Obstacle>,
-    /// Why the last attempt to divide traffic was refused, if none succeeded since: it may be tried
-    /// again, but nothing says that the trouble is over.
+    /// Why the last attempt to divide traffic was refused, if none succeeded since: a retry is allowed, but
+    /// the obstacle may still be there.
     pub shift_refused: Option<Obstacle>,
-    /// Something made for the canary is of no more use to it: copies of configuration that no pod
-    /// reads, Services and routes of a former name. Looked at while nothing is rolled out.
+    /// There are orphans: copies of configuration that no pod reads, Services and routes of a former name.
+    /// Looked at while nothing is rolled out.
     pub orphans: bool,
-    /// The way back of the apex Service, looked at on deletion.
+    /// Whether the apex Service is restored, looked at on deletion.
     pub apex_restored: State,
-    /// The way back of the routing objects, looked at on deletion.
+    /// Whether the routing objects are restored, looked at on deletion.
     pub route_restored: State,
 }
 
@@ -172,14 +172,14 @@ pub struct Cookies {
     pub primary: bool,
 }
 
-/// Whether it is time.
+/// Whether the next step is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntervalState {
     /// One interval passed since the last step, check or question.
     pub due: bool,
-    /// When it will have.
+    /// When that is.
     pub next: Moment,
-    /// A person asked for the gates to be tried again at once.
+    /// A person requested a retry of the gates at once.
     pub retry: bool,
 }
 
@@ -192,7 +192,7 @@ pub struct Lifecycle {
     pub deleted_at: Option<Moment>,
 }
 
-/// The answers of hooks and checks in this tick. `None` where they were not asked.
+/// The answers of hooks and checks in this tick. `None` where they were not called.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answers {
     /// Whether metric backends answer at all; the error says which one does not.
@@ -205,7 +205,7 @@ pub struct Answers {
     pub confirm_traffic_increase: Option<Gate>,
     /// The gate before promotion.
     pub confirm_promotion: Option<Gate>,
-    /// Whether a hook calls the rollout back, and its name.
+    /// Whether a hook rolls the rollout back, and its name.
     pub rollback: Option<Option<String>>,
     /// The answer of post-rollout hooks; it decides nothing.
     pub post_rollout: Option<Gate>,
@@ -213,16 +213,16 @@ pub struct Answers {
     pub checks: Option<Checks>,
 }
 
-/// The answer of all hooks of one kind, asked in order until one refused; after the end all are.
+/// The outcome of all hooks of one kind, called in order until one failed; after the end all are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
-    /// The names of those that said yes.
+    /// Names of hooks that passed.
     pub passed: Vec<String>,
-    /// Those that did not.
+    /// Hooks that failed.
     pub refused: Vec<Refusal>,
 }
 
-/// A hook that said no.
+/// A hook that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Name of the hook.
@@ -247,10 +247,10 @@ pub struct Checks {
 /// The verdict of an analysis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
-    /// Everything was asked, and is within its limits.
+    /// Everything was measured, and is within its limits.
     #[default]
     Passed,
-    /// Something is out of its limits, says no, or cannot be asked.
+    /// A value is out of its limits, or a hook or a query failed.
     Failed(String),
     /// Nothing is wrong with what was measured, but not everything could be: there was nothing to
     /// measure. Counts as failed.

@@ -1,4 +1,4 @@
-//! The wishes of the user, as far as decisions depend on them.
+//! The plan of a rollout: the parts of a spec that decisions depend on.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ pub struct Plan {
     pub steps: Steps,
     /// The share at which promotion starts.
     pub max: Percent,
-    /// How much goes back to the primary per interval while promoting; 0 for all at once.
+    /// The share that returns to the primary per interval while promoting; 0 for all at once.
     pub promotion_step: i64,
     /// Passing checks before promotion, for A/B and blue/green.
     pub iterations: u32,
     /// Copies of requests go to the canary before any live traffic does.
     pub mirror: bool,
-    /// Failed checks that take the rollout back; at least 1.
+    /// Failed checks that roll the rollout back; at least 1.
     pub threshold: u32,
     /// Time between two checks.
     pub interval: Duration,
@@ -32,7 +32,7 @@ pub struct Plan {
     pub skip: bool,
     /// Do nothing at all.
     pub suspended: bool,
-    /// Give everything back when the canary is deleted.
+    /// Restore everything when the canary is deleted.
     pub revert: bool,
     /// Where a person wants the rollout to hold.
     pub manual: Option<ManualStep>,
@@ -101,17 +101,17 @@ pub struct ManualStep {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "one independent yes or no per kind of hook")]
 pub struct Hooks {
-    /// Asked before a rollout starts.
+    /// Called before a rollout starts.
     pub confirm_rollout: bool,
-    /// Asked before any traffic.
+    /// Called before any traffic.
     pub pre_rollout: bool,
-    /// Asked before each increase.
+    /// Called before each increase.
     pub confirm_traffic_increase: bool,
-    /// Asked before promotion.
+    /// Called before promotion.
     pub confirm_promotion: bool,
-    /// Told after the end.
+    /// Called after the end.
     pub post_rollout: bool,
-    /// Can call the rollout back.
+    /// Can roll the rollout back.
     pub rollback: bool,
 }
 
@@ -140,7 +140,7 @@ pub enum Note {
     Doubtful(String),
     /// A certificate that is not verified because the user says so, in a sentence.
     Unverified(String),
-    /// Anything a translation has to say, in a sentence.
+    /// Any other note of a translation, in a sentence.
     Other(String),
 }
 

@@ -20,7 +20,7 @@ impl Revision {
         Self(text.into())
     }
 
-    /// Made by another controller: it says nothing about equality with ours.
+    /// Made by another controller: it cannot be compared with ours.
     pub fn is_foreign(&self) -> bool {
         !self.0.starts_with(OURS)
     }

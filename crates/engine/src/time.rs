@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A moment in milliseconds since 1970. Where it comes from is the caller's business.
+/// A moment in milliseconds since 1970. The caller reads the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(pub i64);
 

@@ -161,7 +161,7 @@ Examples:
 /// Words that begin a command of ours; anything else is a flag of the server.
 const COMMANDS: [&str; 3] = ["load", "sign", "help"];
 
-/// Turns flags as Go takes them into ones that clap takes: `-port` is `--port`.
+/// Rewrites flags that Go accepts into flags that clap accepts: `-port` is `--port`.
 pub fn preprocess(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments = arguments.into_iter();
     let mut ready: Vec<OsString> = arguments.by_ref().take(1).collect();

@@ -32,7 +32,7 @@ pub struct Auth {
     pub namespaces: Option<Regex>,
 }
 
-/// Why a caller is refused. The texts tell no more than a caller must know.
+/// Why a caller is refused. The texts reveal no more than a caller must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     #[error("the request is not signed")]
@@ -56,7 +56,7 @@ pub struct Signed<'a> {
 
 pub const TIMESTAMP: &str = "x-tidegate-timestamp";
 pub const SIGNATURE: &str = "x-tidegate-signature";
-/// Clocks of one cluster are closer than this, and a call is under way for less.
+/// Clocks of one cluster are closer than this, and a call takes less.
 const AGE_MAX_S: u64 = 300;
 /// Secrets are short; a file that is not is some other file.
 const SECRET_BYTES_MAX: u64 = 4096;
@@ -68,8 +68,8 @@ impl Auth {
         self.secret_file.is_some() || self.secret_dir.is_some()
     }
 
-    /// Checks the signature and the namespace that is claimed. Without a namespace (the list of all
-    /// gates) only the secret for all of them will do. Reads files.
+    /// Checks the signature and the namespace that is claimed. Without a namespace (the list of all gates)
+    /// only the secret for all namespaces is accepted. Reads files.
     pub fn check(
         &self,
         headers: &HeaderMap,

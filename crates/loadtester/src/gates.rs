@@ -1,7 +1,7 @@
-//! Gates that a person opens and a rollout asks for.
+//! Gates that a person opens and a rollout checks.
 //!
-//! A gate belongs to a canary and is closed unless it was opened; a question neither opens nor creates one.
-//! It can be opened for good, for a time, for a number of steps, or for one revision only. Gates outlive
+//! A gate belongs to a canary and is closed unless it was opened; a check neither opens nor creates one. It
+//! can be opened without a bound, for a time, for a number of steps, or for one revision only. Gates outlive
 //! the process if they are kept: in a file, which is replaced whole, or in a [`config_map`], which several
 //! processes may share. A change is written before it is answered.
 
@@ -77,15 +77,15 @@ pub struct Opening {
     pub answered: Option<String>,
 }
 
-/// The call that asks.
+/// The call that checks a gate.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
     pub checksum: &'a str,
-    /// Tells a repeated call from a new one.
+    /// Distinguishes a repeated call from a new one.
     pub call: Option<&'a str>,
 }
 
-/// Why a gate could not be opened, closed or asked.
+/// Why a gate could not be opened, closed or checked.
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
     #[error("failed to write gates to `{}`", .path.display())]
@@ -121,8 +121,8 @@ const GATES_MAX: usize = 10_000;
 const GATES_MAX_IN_CONFIG_MAP: usize = 1000;
 /// No caller repeats a call for longer than this.
 const REPEATED_WITHIN_S: i64 = 3600;
-/// Attempts at a change after conflicts: of writers at the same moment one succeeds each time, and fewer hooks than
-/// this ask at once.
+/// Attempts at a change after conflicts: of writers at the same moment one succeeds each time, and fewer
+/// hooks than this call at once.
 const ATTEMPTS_MAX: u32 = 32;
 /// Between attempts, times their number: 32 of them pause for two and a half seconds in all.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -149,8 +149,8 @@ impl Gates {
         Ok(Self { kept: Kept::File(file), open })
     }
 
-    /// Gates that are kept in a `ConfigMap`, and opened and asked for by others as well. It is first read
-    /// at a request: an API server that is away for a moment is no reason not to start.
+    /// Gates that are kept in a `ConfigMap`, and opened and checked by others as well. It is first read at a
+    /// request: an API server that is unreachable for a moment must not prevent the start.
     pub fn in_config_map(store: ConfigMapStore) -> Self {
         Self { kept: Kept::ConfigMap(Box::new(store)), open: Mutex::default() }
     }
@@ -287,7 +287,7 @@ fn of_entries(entries: Vec<Entry>) -> BTreeMap<Key, Opening> {
     entries.into_iter().map(|entry| (entry.key, entry.opening)).collect()
 }
 
-/// Writes beside the file and moves it into place: whenever we die, the file is whole.
+/// Writes a second file and renames it: after a crash at any moment the file is whole.
 fn write(file: &Path, gates: &BTreeMap<Key, Opening>) -> io::Result<()> {
     let text = serde_json::to_vec_pretty(&entries(gates))?;
     let folder = file.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));

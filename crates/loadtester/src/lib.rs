@@ -1,7 +1,7 @@
 //! Load, tests and gates for rollouts: Flagger's load tester, for callers that are not trusted.
 //!
 //! ```text
-//! server --> auth --> payload --> gates            opened by people, asked by rollouts; a file
+//! server --> auth --> payload --> gates            opened by people, checked by rollouts; a file
 //!                            \--> task --> runner --> load       built in: hey's and wrk's command lines
 //!                                 policy           \-> process    programs, in groups that end whole
 //!                                                  \-> ngrinder, concord   over client

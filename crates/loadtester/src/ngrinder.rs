@@ -149,7 +149,7 @@ impl Test {
             biased;
             () = cancel.as_mut() => {
                 let stop = format!("perftest/api/{id}?action=stop");
-                // Whether it stops is beyond us now.
+                // Nothing more can be done if the stop fails.
                 let _best_effort =
                     timeout(STOP_TIMEOUT, self.call(client, Method::PUT, &stop)).await;
                 Err(RunError::Stopped)

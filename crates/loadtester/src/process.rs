@@ -8,8 +8,8 @@
 //! Where this is the first process of a container, orphans become its children; those of a group are
 //! waited for with it, or their numbers would be used up one by one.
 //!
-//! No shell is involved unless the program is one. Of the output the last 64 KiB are kept. A future
-//! that is dropped takes the whole group with it.
+//! No shell is involved unless the program is one. Of the output the last 64 KiB are kept. Dropping the
+//! future kills the whole group.
 
 use std::{
     collections::VecDeque,
@@ -35,7 +35,7 @@ pub struct Ended {
     pub status: ExitStatus,
     /// Both of its outputs, in the order in which they were written.
     pub output: Tail,
-    /// It was told to end.
+    /// It was cancelled.
     pub cancelled: bool,
 }
 
@@ -55,8 +55,8 @@ struct Group {
 const TAIL_BYTES: usize = 64 * 1024;
 /// From SIGTERM to SIGKILL. A test that has to clean up gets to, and a pod's 30 s are kept.
 const GRACE: Duration = Duration::from_secs(5);
-/// For output that is still on its way when the program has ended. A process that holds it open for longer was left
-/// behind.
+/// For output that still arrives after the program has ended. A process that holds it open for longer was
+/// left behind.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// For killed processes to be gone.

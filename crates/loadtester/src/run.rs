@@ -59,7 +59,7 @@ pub enum RunError {
     Signals(#[source] io::Error),
 }
 
-/// For requests under way on stop. As Flagger.
+/// For requests in progress on stop. As Flagger.
 const GRACE: Duration = Duration::from_mins(1);
 
 /// Serves until a signal stops it.
@@ -73,7 +73,7 @@ pub async fn run(settings: Settings) -> Result<(), RunError> {
     // Before the port is open: from then on a supervisor may send a signal.
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
     let listener = listen(port).await.map_err(|source| RunError::Listen { port, source })?;
-    // The one we got, if any would do.
+    // The actual port, where any was requested.
     let port = listener.local_addr().map_or(port, |address| address.port());
     warn_about_open_access(&auth, &policy);
     let metrics = Arc::new(Metrics::default());

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! begin: not there --> running --> done, and gone           no caller waits for a background task
-//! ask:   not there --> running --> done, told to all who wait
+//! ask:   not there --> running --> done, returned to all who wait
 //!        running   --> wait for it too
-//!        done and not told --> told, and gone
+//!        done and not collected --> returned, and gone
 //! ```
 //!
-//! A waiting caller may give up; operators do after ten seconds. The task then goes on for a while, and
-//! asking again finds it: a test of five minutes works with a hook of ten seconds. Without another call it
-//! is ended, and an outcome that is not collected is dropped. Looking up a task and taking its place is one
-//! step under one lock.
+//! A waiting caller may give up; operators do after ten seconds. The task then goes on for a while, and the
+//! next call finds it: a test of five minutes works with a hook of ten seconds. Without another call it is
+//! ended, and an outcome that is not collected is dropped. Looking up a task and taking its place is one step
+//! under one lock.
 
 mod work;
 
@@ -149,7 +149,7 @@ impl Runner {
     pub async fn ask(&self, task: Task) -> Result<Outcome, Busy> {
         loop {
             let outcome = self.join(task.clone()).await?;
-            // Bounded: each round waits for a task to be given up for want of us.
+            // Bounded: each round waits for a task that ends because no caller waits.
             if !outcome.abandoned {
                 return Ok(outcome);
             }
@@ -163,7 +163,7 @@ impl Runner {
             if let Some(place) = places.get(&key) {
                 let found = place.outcome.borrow().clone();
                 if let Some(outcome) = found {
-                    // The task that keeps it for us need not do so any longer.
+                    // The task need not keep the outcome any longer.
                     place.waiting.send_modify(|count| *count += 1);
                     places.remove(&key);
                     self.inner.metrics.count_task(kind.as_str(), "collected");

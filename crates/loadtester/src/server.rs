@@ -81,7 +81,7 @@ pub fn routes(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Serves `router` until `stop` resolves, then finishes requests under way, for `grace` at most.
+/// Serves `router` until `stop` resolves, then finishes requests in progress, for `grace` at most.
 pub async fn serve(
     listener: TcpListener,
     router: Router,

@@ -1,11 +1,11 @@
-//! Time, in the one place of the operator that may ask the machine for it.
+//! Time: the one place of the operator that may read the machine's clock.
 //!
 //! All code that waits or measures takes a [`Clock`], so that a test can simulate a day in a second
 //! on the sandbox's virtual clock. Two readings, for two purposes:
 //!
 //! - [`Clock::now`] is the time of day. It may jump either way, and goes only into
 //!   timestamps for people and other programs: in objects, logs and payloads.
-//! - [`Clock::monotonic`] never goes back. Deadlines, intervals and leadership are measured by it.
+//! - [`Clock::monotonic`] never decreases. Deadlines, intervals and leadership are measured by it.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ pub trait Clock: Send + Sync + 'static {
     /// The time of day. May jump.
     fn now(&self) -> Timestamp;
 
-    /// Time passed since some fixed moment. Never goes back.
+    /// Time passed since some fixed moment. Never decreases.
     fn monotonic(&self) -> Duration;
 
     /// Resolves when this much monotonic time has passed.

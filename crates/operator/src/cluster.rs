@@ -75,11 +75,11 @@ pub struct Cluster {
     /// Unauthenticated client of the same API server, for requests that carry their own credentials.
     pub(crate) anonymous: Option<kube::Client>,
     pub cache: Arc<Cache>,
-    /// Addresses that a Canary must not make the operator talk to.
+    /// Addresses that a Canary must not make the operator connect to.
     pub nodes: NodeAddresses,
     /// The one namespace that is watched, or all.
     pub(crate) namespace: Option<String>,
-    /// Asked before every write.
+    /// Checked before every write.
     leads: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Notified when a list is complete, or failed.
     pub(crate) synced: Arc<Notify>,
@@ -178,7 +178,7 @@ impl Cluster {
         !WATCHED.contains(&kind) && claimed.insert(kind)
     }
 
-    /// Whether a kind that is not watched from the start was asked for: one that a cluster may have or not.
+    /// Whether a kind that is not watched from the start was claimed: one that a cluster may have or not.
     pub(crate) fn is_claimed(&self, kind: Kind) -> bool {
         self.claimed.lock().contains(&kind)
     }

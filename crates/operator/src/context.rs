@@ -25,7 +25,7 @@ pub struct Context {
     pub clock: Arc<dyn Clock>,
     pub http: Arc<dyn Transport>,
     pub telemetry: Arc<Telemetry>,
-    /// Permits for looks and writes, given in the order they are asked for.
+    /// Permits for looks and writes, given in the order of requests.
     pub(crate) reconcile_permits: Semaphore,
     /// Watches on demand and queues. They end with the supervisor.
     background: Mutex<JoinSet<()>>,

@@ -70,7 +70,7 @@ pub(crate) async fn record(cx: &Context, report: &Report<'_>) {
     }
 }
 
-/// Tells Events of one millisecond apart.
+/// Distinguishes Events of one millisecond.
 fn next_number() -> u16 {
     static NUMBER: AtomicU16 = AtomicU16::new(0);
     NUMBER.fetch_add(1, Ordering::Relaxed)

@@ -60,7 +60,7 @@ pub struct Outgoing {
     pub body: Bytes,
     /// For everything from the first name lookup to the last byte of the body, redirects included.
     pub timeout: Duration,
-    /// The time after which the answer has no reader any more; the wait for a permit counts too.
+    /// The time after which the caller gives the request up; the wait for a permit counts too.
     pub patience: Option<Duration>,
     /// Bytes of the body that are read; the rest is not.
     pub max_bytes: usize,
@@ -77,7 +77,7 @@ pub struct Outgoing {
     pub redirects: Redirects,
     /// The address is the administrator's own, from a flag: it is not checked.
     pub trusted: bool,
-    /// The namespace that asks; each has a bounded number of requests in flight.
+    /// The namespace of the caller; each has a bounded number of requests in flight.
     pub namespace: String,
 }
 
@@ -159,7 +159,7 @@ impl Answer {
         self.status.is_success()
     }
 
-    /// How long the server asks to wait: seconds, or the time until a date. Not capped.
+    /// The `Retry-After` of the server: seconds, or the time until a date. Not capped.
     pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
         let text = self.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
         if let Ok(seconds) = text.parse() {

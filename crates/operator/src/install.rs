@@ -50,7 +50,7 @@ pub struct Rule {
     pub verbs: &'static [&'static str],
 }
 
-/// Where it lives unless told otherwise. The load tester's `NetworkPolicy` lets pods of this namespace in.
+/// The default namespace. The load tester's `NetworkPolicy` lets pods of this namespace in.
 pub const NAMESPACE: &str = "tidegate-system";
 /// The name of all our objects.
 pub const NAME: &str = "tidegate";

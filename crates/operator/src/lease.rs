@@ -76,7 +76,7 @@ struct Inner {
 /// How a candidacy ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// We were asked to stop. The Lease was given back if it was ours.
+    /// The candidate was stopped. The Lease was released if it was ours.
     Released,
     /// We led and could not renew in time, or another candidate took the Lease. The process must exit.
     Lost,
@@ -142,10 +142,10 @@ impl Election {
         self.leadership.clone()
     }
 
-    /// Waits for the Lease, holds it, and gives it back when `stop` resolves.
+    /// Waits for the Lease, holds it, and releases it when `stop` resolves.
     ///
-    /// `stop` must resolve only once no write is under way any more: the next leader may begin the
-    /// moment the Lease is given back.
+    /// `stop` must resolve only once no write is in progress any more: the next leader may begin the moment
+    /// the Lease is released.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Ended {
         let mut stop = pin!(stop);
         let ended = tokio::select! {
@@ -298,12 +298,12 @@ impl Election {
         lease
     }
 
-    /// Gives the Lease back, so that the next one need not wait. A Lease that cannot be given back
-    /// in time runs out by itself.
+    /// Releases the Lease, so that the next leader need not wait. A Lease that cannot be released in time
+    /// expires.
     async fn release(&self) {
         let too_late = self.clock.sleep(self.settings.retry_period);
         let given_back = async {
-            // Read again: the last renewal may have landed without our seeing its answer.
+            // Read again: the last renewal may have succeeded without an answer.
             let Some(mut lease) = self.api.get_opt(&self.settings.name).await? else {
                 return Ok(());
             };
@@ -356,7 +356,7 @@ impl Leadership {
         leadership
     }
 
-    /// Whether we may write at this moment. To be asked before each write, and not to be kept.
+    /// Whether we may write at this moment. To be checked before each write, and not to be kept.
     pub fn is_leader_now(&self) -> bool {
         !self.time_left().is_zero()
     }

@@ -1,17 +1,17 @@
-//! Deduplicates messages that are met again and again, such as a write that is rejected at each attempt.
+//! Deduplicates messages that repeat, such as that of a write that is rejected at each attempt.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use tidegate_engine::Moment;
 
-/// Messages that were recorded, and when each was met last.
+/// Messages that were recorded, and when each came last.
 #[derive(Default)]
 pub(crate) struct Once(BTreeMap<String, Moment>);
 
 /// Messages that are kept: one for each pod of a large workload. Further ones are not recorded.
 const MESSAGES_MAX: usize = 100;
-/// A message that was not met for so long is new when it is. A failed write is tried again within a minute,
-/// but not while another one comes first.
+/// A message that did not come for so long is new again. A failed write is retried within a minute, but not
+/// while another one comes first.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
 
 // === impl Once ===
@@ -28,7 +28,7 @@ impl Once {
         is_first
     }
 
-    /// The trouble is over: all messages are new again.
+    /// The failure is over: all messages are new again.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

@@ -20,7 +20,7 @@ pub(crate) fn outgoing(request: Request, key: &Key) -> Result<Outgoing, UrlError
 }
 
 /// Signs a call with the first secret of a file. The file is read each time, since the Secret it is mounted
-/// from may change. Without a secret the call goes unsigned: a receiver that wants a signature says so.
+/// from may change. Without a secret the call goes unsigned: a receiver that wants a signature rejects it.
 pub(crate) fn sign_call(outgoing: &mut Outgoing, file: &Path, now: jiff::Timestamp) {
     let secrets = std::fs::read_to_string(file);
     let Some(secret) = secrets.as_deref().ok().and_then(sign::first_secret) else {

@@ -9,7 +9,7 @@
 //! [`crate::supervisor`] starts a loop for each object; between two passes a loop costs nothing.
 //!
 //! Guarantees:
-//! - A pass holds a permit while it observes and writes, and puts it down while it waits for others: a
+//! - A pass holds a permit while it observes and writes, and releases it while it waits for others: a
 //!   hook, a metric query, an alert or a retry delays its own object only.
 //! - Waiting for a permit, for an answer or for the next pass ends at once when the loop is to stop.
 //! - Losing the lease is no error: the pass ends, and nothing is written.
@@ -37,7 +37,7 @@ const WAIT_MIN: Duration = Duration::from_millis(10);
 
 /// The work of one object's loop.
 pub(crate) trait Reconciler: Send {
-    /// Brings the object closer to what its spec asks for, and says when to come back.
+    /// Brings the object closer to its spec, and returns when the next pass is due.
     fn reconcile(
         &mut self,
         pass: &mut Pass<'_>,
@@ -76,7 +76,7 @@ pub(crate) enum Waited<T> {
     Done(T),
     /// The loop is to stop.
     Stopped,
-    /// The object changed so that the answer is of no more use.
+    /// The object changed so that the answer is no longer needed.
     Interrupted,
 }
 
@@ -117,7 +117,7 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// Puts the permit down, before anything that waits for somebody else.
+    /// Releases the permit, before anything that waits for another system.
     pub(crate) fn release_permit(&mut self) {
         self.permit = None;
     }
@@ -209,7 +209,7 @@ async fn wait_until(clock: &dyn Clock, due: Option<Duration>) {
     }
 }
 
-/// The metric label of a pass, and what follows it.
+/// The metric label of a pass, and when the next one is due.
 fn sort_out(
     cx: &Context,
     outcome: Result<Result<Next, WriteError>, Box<dyn std::any::Any + Send>>,

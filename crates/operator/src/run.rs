@@ -1,8 +1,8 @@
 //! The operator as a process: from flags to a clean end.
 //!
-//! Pages are served from the start, on followers too. Canaries are worked on only while we lead; when
-//! that ends against our will, the process does too, since nothing it remembers can be trusted. When
-//! it is asked to stop, effects under way are finished before the lease is given back.
+//! Pages are served from the start, on followers too. Canaries are reconciled only while we lead; when
+//! leadership is lost the process exits, since its memory cannot be trusted. On a stop, effects in progress
+//! are finished before the lease is released.
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -55,9 +55,9 @@ pub enum RunError {
     LeadershipLost,
 }
 
-/// Effects under way get this long to finish; less than the 30 s a pod has to end.
+/// Effects in progress get this long to finish; less than the 30 s a pod has to end.
 const DRAIN_MAX: Duration = Duration::from_secs(20);
-/// Between two signs of life of the main loop.
+/// Between two heartbeats of the main loop.
 const BEAT: Duration = Duration::from_secs(5);
 /// A main loop that is silent for this long hangs.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -106,13 +106,13 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 struct Reach {
     /// Of the canaries and their workloads, within the limit on requests.
     client: Client,
-    /// The same server, asked by nobody in particular.
+    /// The same server, without credentials.
     anonymous: Client,
-    /// The same, for whom the limit must not hold up.
+    /// The configuration, for clients without the limit.
     config: Config,
-    /// Of the routing objects, where that was told, and whether it is the same cluster.
+    /// Of the routing objects, if it is configured, and whether it is the same cluster.
     mesh: Option<(Client, bool)>,
-    /// Shared by who watches nodes and who must not talk to them.
+    /// Set by the watch of nodes, closed to the HTTP client.
     nodes: NodeAddresses,
 }
 
@@ -142,7 +142,7 @@ async fn lead(
     let options = options(settings, metrics_server);
     let transport = http::Client::new(settings.http.clone()).with_nodes(reach.nodes.clone());
     let transport = Arc::new(transport);
-    // As Flagger: said once, and nothing waits for it.
+    // As Flagger: logged once, and nothing waits for it.
     let (asking, address) = (Arc::clone(&transport), options.metrics_server.clone());
     let timeout = options.query_timeout;
     tokio::spawn(async move {
@@ -196,7 +196,7 @@ async fn lead(
     Ok(())
 }
 
-/// Works on canaries until `stop`, then lets effects under way finish.
+/// Reconciles canaries until `stop`, then lets effects in progress finish.
 async fn work(
     cx: Arc<Context>,
     health: Arc<Health>,

@@ -56,7 +56,7 @@ pub fn routes(telemetry: Arc<Telemetry>, health: Arc<Health>) -> Router {
         .with_state(Shared { telemetry, health })
 }
 
-/// Serves `router` until `stop` resolves, then finishes requests under way, for 3 s at most.
+/// Serves `router` until `stop` resolves, then finishes requests in progress, for 3 s at most.
 pub async fn serve(listener: TcpListener, router: Router, stop: impl Future<Output = ()>) {
     serve::serve(listener, router, stop, BOUNDS).await;
 }

@@ -3,8 +3,8 @@
 //! The `flagger_*` names, labels and codes are Flagger's and are an interface: dashboards and alerts
 //! are built on them. In them `name` is the **target's** name. The `tidegate_*` series are ours.
 //!
-//! Methods are typed so that a label is a fixed word or the name of an object, never the text of an
-//! error. Series of a canary go with [`Telemetry::forget`]; without it they would stay for ever.
+//! Methods are typed so that a label is a fixed word or the name of an object, never the text of an error.
+//! Series of a canary end with [`Telemetry::forget`]; without it they would stay for ever.
 
 mod game;
 mod process;
@@ -73,7 +73,7 @@ pub enum Analysis {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     Passed,
-    /// A value out of its limits, or a question that could not be asked.
+    /// A value out of its limits, or a query that failed.
     Failed,
     /// Nothing was measured, which counts as a failed check.
     NoData,
@@ -81,11 +81,11 @@ pub enum Verdict {
     Held,
 }
 
-/// How a call to the outside went. An error brings its own fixed word.
+/// The outcome of a request to another system. An error brings its own fixed word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Success,
-    /// An answer came, and it was no.
+    /// The server answered with a refusal.
     Refused,
     Error(&'static str),
 }
@@ -122,8 +122,7 @@ impl Telemetry {
         }
     }
 
-    /// The page for Prometheus. That a namespace has no canary any more is on one page; then it is
-    /// not mentioned.
+    /// The page for Prometheus. A namespace without canaries is zero on one page, and omitted from then on.
     pub fn render(&self, format: Format) -> String {
         let page = text::render(&self.registry, format);
         let emptied = std::mem::take(&mut *self.emptied.lock());
@@ -227,7 +226,7 @@ impl Telemetry {
         }
     }
 
-    /// A check was made, and came to this.
+    /// Counts a check by its verdict.
     pub fn count_check(&self, target: &Target, verdict: Verdict) {
         self.own.checks.get_or_create(&target.verdict_labels(verdict)).inc();
     }
@@ -279,13 +278,13 @@ impl Telemetry {
         self.own.decisions.get_or_create(&DecisionLabels { decision }).inc();
     }
 
-    /// A hook was asked; `kind` is its type.
+    /// A hook was called; `kind` is its type.
     pub fn count_hook(&self, kind: &'static str, outcome: Outcome) {
         let outcome = outcome.as_str();
         self.own.hooks.get_or_create(&HookLabels { r#type: kind, outcome }).inc();
     }
 
-    /// A metrics provider was asked; `provider` is its type.
+    /// A metrics provider was queried; `provider` is its type.
     pub fn count_query(&self, provider: &'static str, outcome: Outcome, duration: Duration) {
         let labels = ProviderLabels { provider, outcome: outcome.as_str() };
         self.own.queries.get_or_create(&labels).inc();

@@ -100,7 +100,7 @@ pub mod names {
     pub const HOT_PATCH_STATE: &str = "hotpatch-update-state";
     /// Annotation of a pod that tells its node how to change images.
     pub const HOT_PATCH: &str = "io.kubernetes.hotpatch.container";
-    /// Annotation of a pod: it is about to go. Gateways read it.
+    /// Annotation of a pod: it is about to be deleted. Gateways read it.
     pub const DELETING: &str = "io.tencent.bcs.dev/game-pod-deleting";
     /// Annotation of a pod: a hook is to be run when its update is over.
     pub const OWES_POST_HOOK: &str = "tidegate.dev/owes-post-inplace-hook";

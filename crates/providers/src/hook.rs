@@ -1,8 +1,8 @@
 //! Webhooks: the requests of a canary, and the meaning of the answers.
 //!
-//! A hook gets a POST with the canary's name, namespace, phase and a checksum of the revision; any
-//! 2xx answer is a yes. [`retry`] says when a call is repeated. Of an answer at most an [`excerpt`]
-//! is ever shown, since it goes into events that all users may read.
+//! A hook gets a POST with the canary's name, namespace, phase and a checksum of the revision; any 2xx answer
+//! passes. [`retry`] says when a call is repeated. Of an answer at most an [`excerpt`] is ever shown, since
+//! it goes into events that all users may read.
 
 mod fact;
 pub mod retry;
@@ -60,13 +60,13 @@ pub enum EventKind {
 pub enum Occasion {
     /// The start of a rollout.
     Rollout,
-    /// A rollout being taken back.
+    /// A rollout being rolled back.
     Rollback,
     /// A check that failed.
     Analysis,
 }
 
-/// One call, so that a hook can tell a repetition from a new question.
+/// One call, so that a hook can tell a repetition from a new call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallIdentity<'a> {
     /// Identity of the canary object.
@@ -90,9 +90,9 @@ const EXCERPT_READ: usize = 2048;
 /// Where the identity of a call is sent.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The phase a hook of this type is told while the canary is in `current`.
+/// The phase that a hook of this type is sent while the canary is in `current`.
 ///
-/// As Flagger: hooks that run during the analysis hear `Progressing`, also while promotion waits.
+/// As Flagger: hooks that run during the analysis are sent `Progressing`, also while promotion waits.
 pub fn phase_sent(hook_type: WebhookType, current: CanaryPhase) -> CanaryPhase {
     match hook_type {
         WebhookType::Unset
@@ -168,13 +168,12 @@ pub fn request(
     Ok(request)
 }
 
-/// Whether this status is a yes. Flagger takes 203 to 299 for a no; its documentation does not, and
-/// we follow that.
+/// Whether this status passes. Flagger fails 203 to 299; its documentation does not, and we follow that.
 pub fn accepts(status: u16) -> bool {
     (200..300).contains(&status)
 }
 
-/// The answer of a hook that did not say yes, for events: `answered 403: not on a Friday`.
+/// The answer of a hook that failed, for events: `answered 403: not on a Friday`.
 pub fn refusal(status: u16, body: &[u8]) -> String {
     match excerpt(body) {
         said if said.is_empty() => format!("answered {status}"),

@@ -8,10 +8,10 @@
 //!                             limits::judge(metric, measure, sample) -> Check
 //! ```
 //!
-//! A template names one of eleven providers. Each is a file here with a way to ask it and a way to
-//! read its answer; [`query_machine`] drives them all alike. The outcome is one of three: a value,
-//! no data, or a failure. No data comes from a server that works and has no value, which is
-//! repaired elsewhere than a server that fails.
+//! A template names one of eleven providers. Each is a file here that builds its requests and reads its
+//! answers; [`query_machine`] drives them all alike. The outcome is one of three: a value, no data, or a
+//! failure. No data comes from a server that works and has no value, which is fixed elsewhere than a server
+//! that fails.
 //!
 //! Missing, malformed and infinite data is never a pass. Nothing of what a metrics server answers
 //! gets into an error but its status and words from a fixed list.
@@ -102,7 +102,7 @@ pub enum QueryError {
     /// The result is a list of values over time.
     #[error("the query returned values over time where one was expected")]
     ManyValues,
-    /// The server said no.
+    /// The server refused.
     #[error("the server answered {status}{}", reason.map(|word| format!(" ({word})")).unwrap_or_default())]
     Refused {
         /// Status of the answer.
@@ -119,7 +119,7 @@ pub enum QueryError {
     /// No answer, or none in time.
     #[error("the server did not answer")]
     Unreachable,
-    /// The awaited result had not come when the time was up.
+    /// The awaited result did not come in time.
     #[error("there was no result in time")]
     NotInTime,
     /// The cloud does not give or does not accept credentials.
@@ -227,11 +227,11 @@ impl QueryError {
     }
 }
 
-/// Everything a metric asks for, in the order it is asked; nothing if it has no source at all,
-/// which is a failed check.
+/// The sources of a metric, in the order of their queries; nothing if it has none at all, which is a failed
+/// check.
 ///
-/// As Flagger: a built-in name, a query and a template of one metric are all asked, against the
-/// same limits. Templates are asked after the built-in and inline queries of all metrics.
+/// As Flagger: a built-in name, a query and a template of one metric are all queried, against the same
+/// limits. Templates are queried after the built-in and inline queries of all metrics.
 pub fn sources(metric: &AnalysisMetric) -> Vec<Source<'_>> {
     let builtin = Builtin::named(&metric.name).map(Source::Builtin);
     let inline = metric.query.as_deref().filter(|query| !query.is_empty()).map(Source::Inline);
@@ -241,8 +241,8 @@ pub fn sources(metric: &AnalysisMetric) -> Vec<Source<'_>> {
 
 /// The success rate when it has no value, given the rate of all requests.
 ///
-/// A canary that has answered nothing but errors has no series of good requests, so the quotient is
-/// empty. If there were requests, that is 0 percent and not silence.
+/// A canary that has answered nothing but errors has no series of good requests, so the quotient is empty. If
+/// there were requests, that is 0 percent and not an absent value.
 pub fn success_rate_without_value(
     all_requests: Result<Sample, QueryError>,
 ) -> Result<Sample, QueryError> {

@@ -100,7 +100,7 @@ pub enum NotifyError {
         /// The missing setting.
         what: &'static str,
     },
-    /// The address is of no use.
+    /// The address cannot be used.
     #[error("the chat cannot be reached")]
     Address(#[from] AddressError),
     /// A kind of card that Teams does not have.
@@ -109,7 +109,7 @@ pub enum NotifyError {
     /// A token that no header can carry.
     #[error("the token is not allowed by HTTP")]
     Token,
-    /// The service answered, and not with a yes.
+    /// The service answered with a refusal.
     #[error("{service} answered {status}")]
     Refused {
         /// The kind of service.
@@ -117,7 +117,7 @@ pub enum NotifyError {
         /// Status of the answer.
         status: u16,
     },
-    /// Slack took the request and not the message.
+    /// Slack accepted the request and refused the message.
     #[error("slack refused the message: {0}")]
     SlackRefused(String),
 }
@@ -247,7 +247,7 @@ impl Destination {
         if self.service == Discord {
             request = slack::for_discord(request)?;
         }
-        // Only these two know what a token is.
+        // Only these two use a token.
         if let (Some(token), Slack | Webhook) = (&self.token, self.service)
             && !request.authorize_bearer(token)
         {
@@ -286,7 +286,7 @@ impl fmt::Debug for Destination {
 // === impl NotifyError ===
 
 impl NotifyError {
-    /// Whether the same notice may be taken a little later.
+    /// Whether the same notice may be accepted a little later.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Refused { status, .. } => *status == 429 || *status >= 500 && *status != 501,

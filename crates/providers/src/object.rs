@@ -101,8 +101,8 @@ impl Owner<'_> {
 
     /// Whether the object's controller is a Canary of this name.
     ///
-    /// As Flagger: kind and name decide, with any API version; a canary that was deleted and made
-    /// again takes its objects back.
+    /// As Flagger: kind and name decide, with any API version; a canary that was deleted and made again owns
+    /// its objects again.
     pub fn owns(&self, object: &Value) -> bool {
         controller_of(object) == Some(("Canary", self.name))
     }

@@ -1,8 +1,8 @@
 //! HTTP requests as values, built here and sent by the operator.
 //!
-//! The operator's client turns a [`Request`] into bytes and brings back a status and a body. A URL
-//! has been checked by the time it is in here: absolute, `http` or `https`, with a host, and
-//! without user information, which has moved into a header.
+//! The operator's client turns a [`Request`] into bytes and returns a status and a body. A URL has been
+//! checked by the time it is in here: absolute, `http` or `https`, with a host, and without user information,
+//! which has moved into a header.
 //!
 //! Addresses of chats carry their secret in the path, addresses of hooks often in the query, so a
 //! request prints as its method and host and nothing else.

@@ -1,9 +1,8 @@
 //! Query templates: Go's `text/template` with eight functions and nothing that touches the world.
 //!
-//! A [`Model`] has the values that a template can ask for; it is checked when it is made, so that a
-//! name or an interval can never end a literal of the query it is put into. Variables are the
-//! user's own and go in as they are: people keep whole expressions in them. [`render`] fills a
-//! template in.
+//! A [`Model`] has the values that a template can use; it is checked when it is made, so that a name or an
+//! interval can never end a literal of the query it is put into. Variables are the user's own and go in
+//! unchanged: people keep whole expressions in them. [`render`] fills a template in.
 //!
 //! A template comes from any user who may write one, so it runs on a [`budget`]: its text, the
 //! values it makes, the steps it takes and the text it prints are all bounded.
@@ -27,7 +26,7 @@ use crate::hook::excerpt;
 pub struct RenderError {
     /// Which template, as the caller calls it.
     pub template: String,
-    /// The line of what was being filled in, from 1; nothing if it did not come to that.
+    /// The line of the failed action, from 1; nothing if rendering did not begin.
     pub line: Option<usize>,
     /// Why.
     pub problem: Problem,
@@ -36,10 +35,10 @@ pub struct RenderError {
 /// Why a template does not render.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// More text than people write by hand.
+    /// The text is too long.
     #[error("it is longer than {} KiB", SOURCE_MAX / 1024)]
     TooLong,
-    /// It renders to more than a query can be.
+    /// The rendered text is too long for a query.
     #[error("it renders to more than {} KiB", OUTPUT_MAX / 1024)]
     TooMuch,
     /// It takes more steps, or builds larger values, than rendering a query needs.
@@ -105,7 +104,7 @@ fn run(source: &str, model: &Model, budget: &Budget) -> Result<String, Problem> 
         return Err(Problem::Blank);
     }
     let mut output = Output::default();
-    // Go's dot is nothing at all here; an empty map also has no fields, and says so when asked.
+    // Go's dot is nothing at all here; an empty map also has no fields, and fails when one is used.
     let dot = Value::Map(std::sync::Arc::default());
     match guarded.execute_template_fmt(&mut output, ENTRY, &dot) {
         Ok(()) if output.text.trim().is_empty() => Err(Problem::Blank),

@@ -7,12 +7,11 @@
 //! ```text
 //!   spec, cookies ─┐
 //!   live objects  ─┼─ reconcile ─▶ shape as the spec says, traffic as it is
-//!   a split       ─┴─ write ─────▶ shape as the spec says, traffic as asked
+//! a split       ─┴─ write ─────▶ shape as the spec says, traffic as requested
 //! ```
 //!
-//! Promises: `read` after `write(split)` answers `split` or an error, never a guess; `reconcile`
-//! moves no traffic; both are empty where nothing differs; fields that others put on an object
-//! stay.
+//! Promises: `read` after `write(split)` returns `split` or an error, never a guess; `reconcile` moves no
+//! traffic; both are empty where nothing differs; fields that others put on an object stay.
 
 mod apisix;
 mod appmesh;
@@ -83,10 +82,10 @@ pub struct RouteCx<'a> {
     pub cookies: &'a Cookies,
     /// The revision of Knative that was the primary when the canary's status was last written.
     pub primary: Option<&'a str>,
-    /// Whether `status.iterations` is above 0: all that tells where traffic goes without a mesh.
+    /// Whether `status.iterations` is above 0: without a mesh nothing else shows where traffic goes.
     pub iterating: bool,
-    /// How a route begins that divides nothing yet: all to the primary, unless it takes over from another
-    /// one in the middle of a run.
+    /// How a route begins that divides nothing yet: all to the primary, unless it replaces another one in the
+    /// middle of a run.
     pub inherited: Split,
     /// The fields that the cluster's definition of the route has.
     pub fields: RouteFields,
@@ -110,7 +109,7 @@ pub struct IngressOptions<'a> {
 pub struct Cookies {
     /// Keeps users on the canary during this run.
     pub canary: Option<String>,
-    /// Kept users on the canary during the run before; browsers are told to drop it.
+    /// Kept users on the canary during the run before; browsers drop it.
     pub previous: Option<String>,
     /// Keeps users on the primary until the next step.
     pub primary: Option<String>,
@@ -227,8 +226,8 @@ impl Mesh {
     /// The objects that are read and written for this canary, in the order in which they are
     /// written; the last is the one that says where traffic goes.
     ///
-    /// A route may be preceded by one of the other protocol, which is looked at for as long as it
-    /// is there: it goes when the service changes its protocol.
+    /// A route may be preceded by one of the other protocol, which is read for as long as it exists: it is
+    /// deleted when the service changes its protocol.
     pub fn names(self, cx: &RouteCx<'_>) -> Vec<(Kind, String)> {
         let names = cx.spec.service_names();
         match self.routing_kind(cx.spec) {
@@ -259,7 +258,7 @@ impl Mesh {
         if self == Self::Knative { None } else { self.names(cx).pop() }
     }
 
-    /// Objects of other namespaces that are looked at: kind, namespace and name. They go into
+    /// Objects of other namespaces that are read: kind, namespace and name. They go into
     /// [`Live::insert_from`].
     pub fn elsewhere(self, cx: &RouteCx<'_>) -> Vec<(Kind, String, String)> {
         self.router().map(|router| router.elsewhere(cx)).unwrap_or_default()
@@ -268,9 +267,9 @@ impl Mesh {
     /// Whether this provider can do all that the spec asks for; otherwise the first thing it cannot
     /// do.
     ///
-    /// Problems that follow from the capabilities alone are in [`impossible`](Self::impossible)
-    /// too. Of those only conditions and routes of no use are refused here: the rest can be left
-    /// out of a rollout that is under way.
+    /// Problems that follow from the capabilities alone are in [`impossible`](Self::impossible) too. Of those
+    /// only conditions and unusable routes are refused here: the rest can be left out of a rollout in
+    /// progress.
     pub fn check(self, cx: &RouteCx<'_>) -> Result<(), RouteError> {
         let routing_kind = self.routing_kind(cx.spec);
         if matches!(routing_kind, RoutingKind::None | RoutingKind::Apex) {
@@ -320,10 +319,10 @@ impl Mesh {
 
     /// How live traffic is divided, from the live object.
     ///
-    /// Where nothing is ever moved, nothing tells but the canary's own counter; as Flagger, the
-    /// canary counts as having all traffic while iterations run.
+    /// Where nothing is ever moved, only the canary's own counter shows it; as Flagger, the canary counts as
+    /// having all traffic while iterations run.
     ///
-    /// A spec that cannot be written any more is no reason not to know where traffic goes.
+    /// Traffic can be read even if the spec cannot be written any more.
     pub fn read(self, cx: &RouteCx<'_>, live: &Live) -> Result<Split, RouteError> {
         let case = self.lenient_case(cx);
         match self.routing_kind(cx.spec) {
@@ -342,9 +341,9 @@ impl Mesh {
     /// With session affinity and a share for the canary, the caller has made the cookies and stored
     /// them in status before: a cookie that is only in a route is lost with it.
     ///
-    /// All traffic to the primary can always be asked for: where the spec has become one that
-    /// cannot be written, the live rules are kept and only weights and mirrors change. Nothing is
-    /// written where no route leads to the canary, because it is missing or is a user's own.
+    /// All traffic to the primary is always possible: where the spec has become one that cannot be written,
+    /// the live rules are kept and only weights and mirrors change. Nothing is written where no route leads
+    /// to the canary, because it is missing or is a user's own.
     pub fn write(
         self,
         cx: &RouteCx<'_>,
@@ -421,9 +420,9 @@ impl Mesh {
         }
     }
 
-    /// Gives objects back as they were before they were taken over (`revertOnDeletion`).
+    /// Restores objects as they were before they were taken over (`revertOnDeletion`).
     ///
-    /// Objects made for the canary go with it and are left alone; so are objects without a backup.
+    /// Objects made for the canary are deleted with it and are left alone; so are objects without a backup.
     /// An object that is gone needs nothing: an error would keep the canary from being deleted.
     pub fn finalize(self, cx: &RouteCx<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         let names = cx.spec.service_names();
@@ -451,17 +450,17 @@ impl Mesh {
         matches!(self.routing_kind(spec), RoutingKind::Reference(_))
     }
 
-    /// Whether something of this provider outlives the canary and has to be put in order in any case:
-    /// a route of the user's that leads to Services which go, an object that nothing can own.
+    /// Whether something of this provider outlives the canary and has to be restored in any case: a route of
+    /// the user's that leads to Services which are deleted, an object that nothing can own.
     ///
-    /// With Knative nothing does: revisions stay, and traffic with the one that was proved.
+    /// With Knative nothing does: revisions stay, and traffic stays with the promoted one.
     pub fn outlives(self, spec: &CanarySpec) -> bool {
         self.refers(spec) || self == Self::Kuma
     }
 
-    /// Deletes routing objects that were made for this canary and are of no more use to it: under
-    /// a name it had before, of another provider, beside a route that it refers to now. A route of the
-    /// user's to which it referred before is given back.
+    /// Deletes orphans among the routing objects of this canary: under a name it had before, of another
+    /// provider, beside a route that it refers to now. A route of the user's to which it referred before is
+    /// restored.
     ///
     /// `existing` are objects of one routing kind in the canary's namespace, or in none where the kind
     /// has none.
@@ -479,7 +478,7 @@ impl Mesh {
         let case = self.lenient_case(cx);
         let undone = unused.filter_map(|object| match () {
             () if cx.owner.owns(object) => delete(kind, object),
-            // An object that cannot be given back is left as it is: no other work waits for it.
+            // An object that cannot be restored is left as it is: no other work waits for it.
             () if kuma::is_made_for(&cx.owner, kind, object) => {
                 kuma::undo(&cx.owner, object).ok().flatten()
             }
@@ -499,7 +498,7 @@ impl Mesh {
         if let (RoutingKind::Reference(version), Split::PRIMARY) =
             (self.routing_kind(cx.spec), split)
         {
-            // Only backends are ours there, and names are all it takes to lead them back.
+            // Only backends are ours there, and names are all it takes to reset them.
             return gateway_api::reference::write(version, &self.lenient_case(cx), live, split);
         }
         if let (Some(router), Split::PRIMARY) = (self.router(), split) {
@@ -577,7 +576,7 @@ fn delete(kind: Kind, object: &Value) -> Option<Change> {
     Some(Change::Delete { kind, name: text("name")?, uid: text("uid")? })
 }
 
-/// A text that says something; an empty one is as good as none, as in Flagger.
+/// A text that is not empty; an empty one counts as none, as in Flagger.
 fn non_empty(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|text| !text.is_empty())
 }

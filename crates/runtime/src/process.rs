@@ -1,7 +1,7 @@
 //! Measurements of this process for Prometheus: memory, processor time, open files.
 //!
-//! Read from `/proc` when asked; a value that cannot be read is `None`. The programs encode them under the names that
-//! every Prometheus client uses.
+//! Read from `/proc` on demand; a value that cannot be read is `None`. The programs encode them under the
+//! names that every Prometheus client uses.
 
 use std::fs;
 

@@ -1,7 +1,7 @@
-//! Serves a router over HTTP/1.1 to callers that are not trusted, until it is told to stop.
+//! Serves a router over HTTP/1.1 to callers that are not trusted, until it is stopped.
 //!
-//! Connections are bounded in number and time. On stop no connection is accepted any more, and requests under way are
-//! finished, for [`Bounds::grace`] at most. A caller who disconnects cancels its request.
+//! Connections are bounded in number and time. On stop no connection is accepted any more, and requests in
+//! progress are finished, for [`Bounds::grace`] at most. A caller who disconnects cancels its request.
 
 use std::{future::Future, io, pin::pin, sync::Arc, time::Duration};
 
@@ -27,11 +27,11 @@ pub struct Bounds {
     pub head_timeout: Duration,
     /// A connection that is older is closed after its current answer, which may take as long again.
     pub connection_age_max: Option<Duration>,
-    /// For requests under way on stop.
+    /// For requests in progress on stop.
     pub grace: Duration,
 }
 
-/// After an accept that failed, most likely for want of file handles.
+/// After an accept that failed, most likely because no file handle is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves `router` until `stop` resolves, then finishes what was begun.

@@ -1,6 +1,6 @@
 //! The folders of the programs that `tests/e2e/get` obtained.
 //!
-//! The script alone knows the names in its cache; it is asked, and obtains nothing.
+//! The script alone knows the names in its cache; it is queried, and obtains nothing.
 
 use std::{
     collections::BTreeMap,

@@ -61,7 +61,7 @@ pub fn length_s(text: &str) -> u64 {
     last.max(text.lines().filter_map(wait).sum())
 }
 
-/// Whether a script did not reach its end for want of time.
+/// Whether a script did not reach its end in time.
 pub fn is_late(error: &anyhow::Error) -> bool {
     let differs = error.downcast_ref::<Differs>().is_some_and(|differs| differs.is_late);
     differs || format!("{error:#}").contains(" s in vain: ")

@@ -65,7 +65,7 @@ pub(super) enum Command {
     },
     /// Whether the operator may write anything of a canary but its status.
     Permit(bool),
-    /// As definitions would that do not know of holds.
+    /// As older definitions without the fields of holds would.
     ForgetHold,
     Measure(String, Metric),
     Answer {

@@ -217,7 +217,7 @@ impl<G: Ground> Stage<G> {
         self.create(CANARIES, object).await
     }
 
-    /// Every hook says yes until told otherwise; a rollback hook says no.
+    /// Every hook passes by default; a rollback hook fails.
     fn listen(&mut self, canary: &Value) {
         for hook in settings::hooks(canary) {
             let is_quiet = hook.starts_with("hooks/rollback/");

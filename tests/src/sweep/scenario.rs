@@ -646,7 +646,7 @@ fn settings(mut settings: Settings) -> Settings {
     settings
 }
 
-/// With hooks that say yes and metrics that are well.
+/// With hooks that pass and good metrics.
 fn furnished(world: World) -> World {
     world.network.metric("", Metric::Value(100.0));
     for hook in [GATE, "hooks/before", "hooks/after"] {

@@ -1,7 +1,7 @@
 //! The operator's requests to hooks and metric servers, and their meaning for the rollout.
 //!
 //! Checks are judged here independently of the operator: a number out of its limits, no number, or a hook
-//! that did not say yes fails the check of that moment.
+//! that failed fails the check of that moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,7 +103,7 @@ impl Watched {
         ingress.into_iter().chain([&spec.target_ref.name]).any(|name| query.contains(name))
     }
 
-    /// A hook that is told of one end of one rollout twice, as after a crash, must get the same key.
+    /// A hook that is called for one end of one rollout twice, as after a crash, must get the same key.
     fn compare_keys(&mut self, kind: GateKind, to: &str, key: Option<&str>) {
         let status = self.canary.status.clone().unwrap_or_default();
         let applied = status.last_applied_spec.clone().unwrap_or_default();
@@ -169,7 +169,7 @@ impl Watched {
     }
 }
 
-/// Whether a chat service took a message. Slack says no with a 200.
+/// Whether a chat service accepted a message. Slack also refuses with a 200.
 fn is_taken(reply: &Reply) -> bool {
     match reply {
         Reply::Status(200..300, text) => !text.contains("\"ok\": false"),

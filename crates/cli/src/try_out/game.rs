@@ -1,11 +1,11 @@
 //! `tidegate try --game`: a game workload is updated in place, in five steps.
 //!
 //! ```text
-//! partition 3 ── pause ── partition 2 ── pause for 10 s ── hook: fails, is mended, passes ── the rest
+//! partition 3 ── pause ── partition 2 ── pause for 10 s ── hook: fails, is fixed, passes ── the rest
 //! ```
 //!
 //! The steps of a person are done here after a moment, and printed: the pause is lifted, the hook is run
-//! again. The hook asks a small web server in this process.
+//! again. The hook queries a small web server in this process.
 
 use std::{
     net::SocketAddr,
@@ -44,14 +44,14 @@ const STEPS: [&str; 5] = ["1 pod", "pause", "2 pods", "10 s", "hook"];
 const PERSON: Duration = Duration::from_secs(3);
 const EVENTS_SHOWN: usize = 7;
 
-/// The demonstration under way.
+/// The demonstration in progress.
 struct Demo<'a> {
     cluster: Local,
     printer: &'a Printer,
     began: Instant,
     drawn: usize,
     printed: usize,
-    /// The answer of the web server; the hook wants less than 30.
+    /// The answer of the web server; the hook passes below 30.
     age: Arc<AtomicI64>,
 }
 

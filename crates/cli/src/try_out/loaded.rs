@@ -57,7 +57,7 @@ struct Tester {
     _stop: oneshot::Sender<()>,
 }
 
-/// The demonstration under way.
+/// The demonstration in progress.
 struct Demo<'a> {
     cluster: Local,
     printer: &'a Printer,

@@ -21,7 +21,7 @@ pub(super) struct Effects {
     alerts: Vec<Notice>,
     messages: Vec<String>,
     facts: Vec<Fact>,
-    /// The end that post-rollout hooks were told of.
+    /// The end that post-rollout hooks were called for.
     told: Option<(Option<Revision>, Phase)>,
     /// The revision the pre-rollout gate let pass.
     prepared: Option<Revision>,
@@ -123,8 +123,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether the canary goes, and no target will come back in time: any side that clients are sent to, the
-    /// primary goes with it.
+    /// Whether the canary is deleted and its target stays missing: the primary, which clients may use, is
+    /// deleted with it.
     pub(super) fn is_let_go(&self) -> bool {
         let effects = &self.effects;
         effects.is_deleted && self.plan.revert && (effects.gave_up || self.target.is_none())
@@ -143,7 +143,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Not to be acted upon, or told to do nothing.
+    /// Refused, without leadership, or suspended.
     fn is_idle(&self) -> bool {
         self.effects.is_refused || self.effects.is_follower || self.plan.suspended
     }
@@ -266,7 +266,7 @@ impl Effects {
         }
     }
 
-    /// A process that died may say everything once more.
+    /// A crashed process may repeat every announcement once.
     fn forget(&mut self) {
         self.place = None;
         self.alerts.clear();
@@ -302,7 +302,7 @@ fn is_write(event: &TraceEvent) -> bool {
     )
 }
 
-/// Whether the world changed in a way that calls for an answer.
+/// Whether the world changed in a way that needs a reaction.
 fn is_change(event: &TraceEvent) -> bool {
     matches!(
         event,

@@ -37,7 +37,7 @@ impl Checker {
         }
     }
 
-    /// Whether this is a place to rest: no client is left without pods, and nothing is half done.
+    /// Whether the canary may stay so: no client is left without pods, and nothing is half done.
     pub fn at_rest(&self) -> Option<Violation> {
         let (invariant, text) = self.judge_rest().err()?;
         Some(Violation { invariant, at: self.index, text })
@@ -49,7 +49,7 @@ impl Checker {
             return Ok(());
         }
         if phase == Phase::Initializing && self.is_stuck(Workload::Primary) {
-            // The target still serves, and that is as good as it gets.
+            // The target still serves, and nothing better is possible.
             return Ok(());
         }
         if !self.can_serve(Workload::Primary) {

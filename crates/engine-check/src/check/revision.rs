@@ -9,7 +9,7 @@ impl Checker {
         if let Some(replicas) = replicas.filter(|replicas| *replicas < 1) {
             return Err((11, format!("the primary was given {replicas} replicas")));
         }
-        // It was deleted: it comes back as it was.
+        // It was deleted and is restored as it was.
         let is_restored = self.replicas_of(Workload::Primary).is_none()
             && self.primary.as_ref() == Some(template);
         if is_restored {
@@ -40,7 +40,7 @@ impl Checker {
         self.judge_end(next)
     }
 
-    /// A rollout begins: with nothing, and not with what was taken back.
+    /// A rollout begins: from zero, and not with a revision that was rolled back.
     fn judge_start(&self, next: &Memory) -> Verdict {
         let before = &self.memory;
         let is_other = Template::applied(next) != Template::applied(before);
@@ -148,7 +148,7 @@ impl Checker {
     }
 }
 
-/// Another controller's fingerprints say nothing about ours.
+/// Another controller's fingerprints cannot be compared with ours.
 fn is_foreign(memory: &Memory) -> bool {
     memory.applied.as_ref().is_none_or(tidegate_engine::Revision::is_foreign)
 }

@@ -52,7 +52,7 @@ pub fn check(trace: &[TraceEvent]) -> Vec<Violation> {
 // === impl Checker ===
 
 impl Checker {
-    /// Takes the next entry, and says what it breaks, if anything.
+    /// Takes the next entry; returns the invariant that it breaks, if any.
     pub fn see(&mut self, event: &TraceEvent) -> Option<Violation> {
         let verdict = self.judge(event);
         match event {

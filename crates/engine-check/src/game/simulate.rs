@@ -38,7 +38,7 @@ pub(super) enum HookWill {
 #[derive(Clone)]
 pub(super) struct World {
     pub(super) truth: Observed,
-    /// Templates that were ever asked for.
+    /// Templates that were ever requested.
     serial: u32,
     pods_made: u32,
     pub(super) step_hooks: HookWill,
@@ -186,7 +186,7 @@ impl World {
         }
     }
 
-    /// The same, running and at rest.
+    /// The same, running and idle.
     pub(super) fn running(plan: Plan) -> Self {
         let mut world = Self::new(plan);
         world.rest();

@@ -11,7 +11,7 @@ use super::{
 };
 
 impl World {
-    /// Carries out one action, and says whether the next may follow.
+    /// Carries out one action; returns whether the next may follow.
     pub(super) fn act(&mut self, action: Action) -> bool {
         if let Action::Announce(fact) = action {
             if self.process.told.first_time(&self.memory, &fact) {
@@ -62,7 +62,7 @@ impl World {
         self.is_changed = true;
     }
 
-    /// The write lands, unless what it was meant for changed.
+    /// Carries out the write, unless its object changed.
     fn write(&mut self, action: Action) -> bool {
         match action {
             Action::Ensure(piece) => self.ensure(piece),

@@ -42,7 +42,7 @@ impl World {
         self.violation.get_or_insert(Violation { invariant: 15, at: 0, text });
     }
 
-    /// Carries a decision out, and says whether to look again at once.
+    /// Carries a decision out; returns whether to look again at once.
     fn carry_out(&mut self, decision: Decision) -> bool {
         let Decision { why, actions, again, starts_interval } = decision;
         for action in actions {

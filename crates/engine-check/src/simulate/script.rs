@@ -20,7 +20,7 @@ pub struct Script {
     pub cuts: Vec<(u32, Cut)>,
 }
 
-/// An event, so many rounds after the one before. A round is half an interval.
+/// An event, so many rounds after the previous one. A round is half an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed {
     /// Rounds to wait.
@@ -36,9 +36,9 @@ pub enum Cut {
     Refused,
     /// It lands, and the answer is lost.
     AnswerLost,
-    /// The process dies before it.
+    /// The process crashes before it.
     DiesBefore,
-    /// The process dies after it.
+    /// The process crashes after it.
     DiesAfter,
 }
 

@@ -10,9 +10,9 @@ use super::world::World;
 pub enum Event {
     /// A new template is applied to the target.
     Push(Health),
-    /// The target goes back to the template before.
+    /// The target is reverted to the previous template.
     Revert,
-    /// The template before is applied once more.
+    /// The previous template is applied once more.
     Reapply,
     /// Its configuration changes.
     Configure,
@@ -32,7 +32,7 @@ pub enum Event {
     Gate(GateKind),
     /// Metrics fail, or cease to.
     Metrics,
-    /// The gates are to be tried again at once.
+    /// The gates are to be retried at once.
     Retry,
     /// The target is scaled.
     ScaleTarget(i64),
@@ -56,7 +56,7 @@ pub enum Event {
     Delete,
     /// The controller's clock jumps by so many seconds.
     Clock(i64),
-    /// The controller dies between two looks.
+    /// The controller crashes between two looks.
     Crash,
 }
 
@@ -78,7 +78,7 @@ impl World {
         if !self.is_alive() {
             return;
         }
-        // No watch tells that a hook, a metric or a permission changed: it must be asked again.
+        // No watch reports a change of hooks, metrics or permissions: they must be polled.
         let is_silent =
             matches!(event, Event::Gate(_) | Event::Metrics | Event::Obstacle | Event::Clock(_));
         self.is_changed |= !is_silent;

@@ -1,4 +1,4 @@
-//! Pods, as numbers: on the wanted template, and on the one before.
+//! Pods, as numbers: on the wanted template, and on the previous one.
 
 use tidegate_engine::{Readiness, Unready};
 
@@ -6,17 +6,17 @@ use tidegate_engine::{Readiness, Unready};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Workload {
     pub(super) exists: bool,
-    /// Which template it asks for.
+    /// The template of its spec.
     pub(super) template: usize,
-    /// Replicas it asks for.
+    /// The replicas of its spec.
     pub(super) replicas: i64,
     /// Available pods of that template.
     pub(super) fresh: i64,
     /// Available pods of an earlier one.
     pub(super) stale: i64,
-    /// When it last came closer to what it asks for.
+    /// When it last came closer to its spec.
     pub(super) progress_at: i64,
-    /// No pod of it runs, however many it asks for: its nodes are gone.
+    /// No pod of it runs, with any number of replicas: its nodes are gone.
     pub(super) is_down: bool,
 }
 

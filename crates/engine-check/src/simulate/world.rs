@@ -55,7 +55,7 @@ pub(super) struct World {
     log: Option<Vec<(Moment, TraceEvent)>>,
 }
 
-/// The memory of the process, which is lost when it dies.
+/// The memory of the process, which is lost in a crash.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Process {
     pub(super) told: EventDedup,

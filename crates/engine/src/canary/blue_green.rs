@@ -1,6 +1,6 @@
 //! The blue/green strategy: no live traffic until all checks passed, then all of it, and promotion.
 //!
-//! Called by `progress` when an interval is due. Copies of requests may go to the canary before, if asked for.
+//! Called by `progress` when an interval is due. With mirroring, copies of requests go to the canary before.
 
 use crate::{Action, Decision, Fact, Memory, Observed, Percent, Phase, Split, Step, Traffic};
 
@@ -10,7 +10,7 @@ pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
     let of = seen.plan.iterations;
     let is_waiting = base.phase == Phase::WaitingPromotion;
     if base.iterations > of && !is_waiting {
-        // The gate was asked before traffic moved; it is not asked again.
+        // The gate was called before traffic moved; it is not called again.
         return promote::begin(seen, split, &base).into();
     }
     if is_waiting || base.iterations >= of {
@@ -22,14 +22,14 @@ pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
     iterate(seen, split, base).into()
 }
 
-/// Live traffic is on the canary before its time: moved just before a crash, or by another writer.
+/// Live traffic is on the canary too early: moved just before a crash, or by another writer.
 pub(super) fn drifted(seen: &Observed, split: Split) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     let is_early = memory.iterations <= plan.iterations && !memory.replaces_broken_primary;
     if plan.traffic == Traffic::Whole || split.canary == Percent::ZERO || !is_early {
         return None;
     }
-    // Without a gate nothing could have refused this step; with one it is asked again.
+    // Without a gate nothing could have refused this step; with one it is called again.
     let is_next = memory.phase == Phase::Progressing && memory.iterations == plan.iterations;
     if is_next && split == Split::CANARY && !plan.hooks.confirm_promotion {
         let mut next = memory.clone();
@@ -54,7 +54,7 @@ fn iterate(seen: &Observed, split: Split, mut base: Memory) -> Decision {
     base.iterations += 1;
     let fact = Fact::Iterated { at: base.iterations, of: seen.plan.iterations };
     let base = base.stamped(&seen.memory, seen.now);
-    // Copies need live traffic on the primary; in a rescue it is not there.
+    // Copies need live traffic on the primary; while the canary replaces it there is none.
     let mirrors = seen.plan.mirror
         && seen.plan.traffic == Traffic::Divisible
         && !split.mirrored

@@ -4,7 +4,7 @@
 //! share      canary's cookie                      primary's cookie
 //! first      a fresh one                          a fresh one
 //! next       kept: clients of the canary stay       a fresh one: the others are drawn again
-//! none       retired: browsers are told so        retired
+//! none       retired: browsers drop it            retired
 //! ```
 //!
 //! Freshness is decided here; the caller chooses the name and writes it down before any route has it.
@@ -13,7 +13,7 @@ use crate::{
     Action, Cookie, CookieChange, Cookies, Decision, Observed, Percent, Split, Stickiness,
 };
 
-/// Puts what becomes of the cookies before the write they are needed for.
+/// Inserts the change of the cookies before the write that needs it.
 pub(super) fn add(seen: &Observed, decision: &mut Decision) {
     let actions = &decision.actions;
     let shift = actions.iter().enumerate().find_map(|(at, action)| {
@@ -22,7 +22,7 @@ pub(super) fn add(seen: &Observed, decision: &mut Decision) {
     let memory = actions.iter().position(|action| matches!(action, Action::Remember(_)));
     let (at, change) = match (shift, memory, &seen.routes) {
         (Some((at, split)), _, _) => (at, of_shift(seen.plan.stickiness, seen.cookies, split)),
-        // A share that was taken back, and we died before that was written down.
+        // The share was removed, and the process crashed before that was written down.
         (None, Some(at), Ok(split)) if split.canary == Percent::ZERO => (at, retired(seen.cookies)),
         _ => return,
     };

@@ -84,7 +84,7 @@ fn roll_back(
         .into()
 }
 
-/// Whether the target may have pods. One that cannot be used, for want of its configuration, does.
+/// Whether the target may have pods. An unusable one, as without its configuration, does.
 fn may_run(seen: &Observed) -> bool {
     match &seen.target {
         Ok(target) => target.replicas > 0,
@@ -93,7 +93,7 @@ fn may_run(seen: &Observed) -> bool {
     }
 }
 
-/// The share that stays on a canary that serves, because the primary it was to rescue is not ready.
+/// The share that stays on a canary that serves, because the primary that it replaces is not ready.
 fn share_left(seen: &Observed, target: Option<&Target>) -> Option<Percent> {
     let Observed { memory, plan, .. } = seen;
     let serves = target.is_some_and(|target| target.readiness.is_serving() && target.replicas > 0);
@@ -140,8 +140,8 @@ fn hand_over(seen: &Observed) -> Option<Step> {
         let decision = Decision::because(Fact::RoutedToPrimary).remember(next).telling();
         return Some(decision.again(Again::Now).into());
     }
-    // Clients were routed elsewhere by another writer. It would have been put right by now if the primary
-    // served.
+    // Clients were routed elsewhere by another writer. The Service would have been restored by now if the
+    // primary served.
     (objects.apex_service == State::OutOfSync).then(|| held(seen, no_pod(seen)))
 }
 
@@ -186,7 +186,7 @@ pub(super) fn promotion_failed(seen: &Observed, target: Option<&Target>, why: &s
     let mut next = ended(seen, Phase::Failed);
     next.failed_checks = 0;
     next.weight = share;
-    // It was given, broken or not: a comparison must not take the revision before for the running one.
+    // It was promoted, broken or not: a comparison must not take the previous revision for the running one.
     next.promoted.clone_from(&memory.applied);
     let next = next.stamped(memory, seen.now);
     Decision::because(Fact::PromotionFailed(why.to_owned()))
@@ -199,7 +199,7 @@ pub(super) fn promotion_failed(seen: &Observed, target: Option<&Target>, why: &s
         .into()
 }
 
-/// The target went back to what the primary runs: there is nothing to roll out.
+/// The target was reverted to the revision of the primary: there is nothing to roll out.
 pub(super) fn went_back(seen: &Observed, target: &Target) -> Step {
     let Observed { memory, plan, .. } = seen;
     if let Some(step) = hand_over(seen) {

@@ -1,7 +1,7 @@
-//! The phases at rest (`Initialized`, `Succeeded`, `Failed`, `Waiting`): starts rollouts.
+//! The idle phases (`Initialized`, `Succeeded`, `Failed`, `Waiting`): starts rollouts.
 //!
 //! Called by `decide` after initialisation. Starts a rollout for a new revision or configuration once gates
-//! are open and the primary is ready, and keeps routes as they should be at rest.
+//! are open and the primary is ready, and resets routes that other writers changed.
 
 use crate::{
     Action, Again, Decision, Fact, Form, GateKind, Memory, Missing, Notice, Observed, Percent,
@@ -52,8 +52,8 @@ fn choose(seen: &Observed) -> Step {
     may_start(seen, target)
 }
 
-/// Live traffic was left on the canary, which cannot serve it any more: it goes to the primary, if
-/// that can.
+/// Live traffic was left on the canary, which cannot serve it any more: it moves to the primary, if that can
+/// serve it.
 fn leave_dead_canary(seen: &Observed) -> Option<Step> {
     let serves = seen.target.as_ref().is_ok_and(|target| target.readiness.is_serving());
     if !seen.memory.serves_from_canary() || serves || !seen.primary.readiness.is_serving() {
@@ -75,12 +75,12 @@ fn leave_dead_canary(seen: &Observed) -> Option<Step> {
     Some(decision.again(Again::Now).into())
 }
 
-/// Another writer gave the canary a share, or copies, although nothing is rolled out: it goes back. The share
-/// that a failed promotion leaves there is for users to decide.
+/// Another writer gave the canary a share, or copies, although nothing is rolled out: the route is reset. The
+/// share that a failed promotion leaves there is for users to decide.
 fn drifted(seen: &Observed) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     if seen.objects.previous_route != State::InSync {
-        // The share may be in that one, whichever share the route that takes over has.
+        // The previous route may have the share, whichever share the new one has.
         return None;
     }
     let split = *seen.routes.as_ref().ok().filter(|_| plan.traffic == Traffic::Divisible)?;
@@ -100,8 +100,8 @@ fn drifted(seen: &Observed) -> Option<Step> {
     Some(decision.again(Again::Now).into())
 }
 
-/// The primary is ready again after a failed promotion: live traffic goes back to it, then the canary
-/// is scaled down. In between, the memory says that the canary still has pods to lose.
+/// The primary is ready again after a failed promotion: live traffic returns to it, then the canary is scaled
+/// down. In between, the memory says that the canary still has pods to lose.
 fn hand_back(seen: &Observed) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     if !seen.primary.readiness.is_ready() || obstacle(seen).is_some() {

@@ -1,10 +1,10 @@
 //! The phase `Initializing`: sets up the primary beside a running workload, without a moment in which no pod
 //! serves.
 //!
-//! Services, then the primary; wait until it is ready; its scaler, the apex Service onto it, routes
-//! to it; only then the target goes to zero. A primary that does not become ready is left to
-//! retry: the target still serves, and there is nothing to go back to. Where another target was there
-//! before, its primary serves, and the Service in front of it is moved like the apex.
+//! Services, then the primary; wait until it is ready; its scaler, the apex Service onto it, routes to it;
+//! only then the target goes to zero. A primary that does not become ready is retried: the target still
+//! serves, and there is nothing to roll back to. After a change of the target, the previous primary serves,
+//! and the Service in front of it is moved like the apex.
 
 use crate::{
     Action, Again, Decision, Fact, ManagedObject, Missing, Notice, Observed, Phase, Question,

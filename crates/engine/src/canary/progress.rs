@@ -1,7 +1,7 @@
 //! The phases of analysis (`Progressing`, `WaitingPromotion`): one step an interval.
 //!
-//! Called by `decide`. In this order: is the revision still the same, can the canary serve, must it go back,
-//! may it go on? Only the last question waits for the interval and asks metrics.
+//! Called by `decide`. In this order: is the revision still the same, can the canary serve, must it roll
+//! back, may it go on? Only the last question waits for the interval and queries metrics.
 
 use crate::{
     Action, Again, Decision, Fact, GateKind, Memory, Missing, Observed, Percent, Phase, Question,
@@ -97,7 +97,7 @@ pub(super) fn changed(seen: &Observed, target: &Target) -> Step {
     let mut decision = Decision::because(Fact::Restarted).telling();
     decision = decision.act_if(shifts, Action::Shift(Split::PRIMARY));
     if resumed {
-        // The approval was for the revision before.
+        // The approval was for the previous revision.
         decision = decision.act(Action::TakeResumeBack).tell(Fact::ResumeVoid);
     }
     decision.remember(next).starts_interval().again(later(seen)).into()
@@ -147,7 +147,7 @@ fn must_go_back(seen: &Observed, target: &Target) -> Option<Step> {
     None
 }
 
-/// The canary's pods were scaled away by another writer: they come back. Meanwhile no pod serves its share.
+/// The canary's pods were scaled away by another writer: scales up. Meanwhile no pod serves its share.
 fn scaled_away(seen: &Observed, target: &Target) -> Decision {
     let decision = Decision::because(Fact::ScaledUpAgain)
         .act_if(seen.plan.scaled, Action::ResumeScaler)
@@ -171,7 +171,7 @@ fn skip(seen: &Observed, target: &Target) -> Step {
     finish::skip(seen)
 }
 
-/// The target is gone in mid-flight: its share goes back at once, the rest waits for the target.
+/// The target is gone in mid-flight: its share is removed at once, the rest waits for the target.
 fn without_target(seen: &Observed, missing: &Missing) -> Step {
     let shared = seen.routes.as_ref().is_ok_and(|split| *split != Split::PRIMARY);
     let gone = *missing == Missing::Gone;
@@ -229,8 +229,8 @@ pub(super) fn trouble_over(seen: &Observed) -> Option<Step> {
 
 /// The routing object and the memory disagree: a crash between the two writes, or an edit by another writer.
 ///
-/// A share that is the very next step is our own; one that is lower is safe to go on from; any other
-/// is taken back to the last approved share, unless a broken primary would have to take it.
+/// A share that is the very next step is our own; one that is lower is safe to go on from; any other is reset
+/// to the last approved share, unless a broken primary would have to take it.
 fn drifted(seen: &Observed, split: Split) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     if plan.strategy == Strategy::BlueGreen {
@@ -258,7 +258,7 @@ fn drifted(seen: &Observed, split: Split) -> Option<Step> {
     Some(take_back(seen, split, memory.weight))
 }
 
-/// Takes a share back that was not approved.
+/// Resets a share that was not approved.
 pub(super) fn take_back(seen: &Observed, split: Split, to: Percent) -> Step {
     if !primary_takes(seen) {
         return held(seen);
@@ -275,7 +275,7 @@ pub(super) fn take_back(seen: &Observed, split: Split, to: Percent) -> Step {
 fn check(seen: &Observed, target: &Target, split: Split) -> Step {
     let Observed { memory, plan, interval_state, answers, .. } = seen;
     if !interval_state.due && !has_gate(seen, split) {
-        // Another try was asked for, and there is no gate to try.
+        // A retry was requested, and there is no gate to retry.
         return Decision::because(Fact::AwaitingInterval)
             .again(Again::At(interval_state.next))
             .into();
@@ -320,7 +320,7 @@ fn check(seen: &Observed, target: &Target, split: Split) -> Step {
 fn without_data(seen: &Observed, why: &str) -> Step {
     let Observed { memory, plan, now, .. } = seen;
     let is_up_to_people = memory.is_paused() || memory.phase == Phase::WaitingPromotion;
-    // A clock that was put back begins anew, as with other trouble.
+    // A clock that was put back begins anew, as with other obstacles.
     let since = memory.no_data_since.filter(|since| since <= now && !is_up_to_people);
     if since.is_some_and(|since| now.since(since) >= plan.deadline) {
         return failed(seen, Fact::NoData(why.to_owned()));
@@ -388,7 +388,7 @@ pub(super) fn keep(seen: &Observed, base: Memory, decision: Decision) -> Decisio
     decision.again(later(seen))
 }
 
-/// Counts one more failed check. A try asked for by hand does not count.
+/// Counts one more failed check. A retry requested by hand does not count.
 fn failed(seen: &Observed, fact: Fact) -> Step {
     let decision = Decision::because(fact).telling().starts_interval();
     if !seen.interval_state.due {

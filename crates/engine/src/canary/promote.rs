@@ -1,4 +1,4 @@
-//! The phase `Promoting`: the primary is given the analysed template, and traffic goes back to it.
+//! The phase `Promoting`: the primary is given the analysed template, and traffic returns to it.
 //!
 //! The phase is written before the template is: any process that finds the phase finishes the copy, which is
 //! the same copy every time. The copied template is compared with the analysed one at that moment.
@@ -13,7 +13,7 @@ use super::{
     obstacle, obstructed, progress,
 };
 
-/// Asks the gate before promotion, then begins.
+/// Calls the gate before promotion, then begins.
 pub(super) fn with_approval(seen: &Observed, split: Split, base: &Memory) -> Step {
     match approved(seen, base) {
         Ok(()) => begin(seen, split, base).into(),
@@ -56,7 +56,7 @@ pub(super) fn begin(seen: &Observed, split: Split, base: &Memory) -> Decision {
     copy(seen, decision).starts_interval().again(later(seen))
 }
 
-/// Whether the share is written down while promoting: it was by weight, or goes back by steps.
+/// Whether the share is written down while promoting: it was by weight, or returns by steps.
 fn counts_shares(seen: &Observed) -> bool {
     let plan = &seen.plan;
     plan.traffic == Traffic::Divisible
@@ -167,7 +167,7 @@ fn primary_waits(seen: &Observed, why: &str) -> Step {
     awaiting_pods(seen, Fact::PrimaryNotReady(why.to_owned())).into()
 }
 
-/// The primary is ready: traffic goes back, at once or step by step.
+/// The primary is ready: traffic returns to it, at once or step by step.
 fn give_back(seen: &Observed, split: Split) -> Decision {
     let Observed { memory, plan, now, .. } = seen;
     let canary = if plan.promotion_step > 0 {

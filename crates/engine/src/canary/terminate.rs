@@ -1,9 +1,9 @@
 //! The phase `Terminating`: restores target, Services and routes before the canary is gone.
 //!
-//! The target is ready first, then Services and routes go back to it, the finalizer goes last. A target that
-//! is gone needs no restoration; one that does not become ready is waited for with a bound. In either case
-//! Services and routes that outlive the canary are put in order still: otherwise they would lead to pods that
-//! go with it. One that cannot be restored holds nothing up for ever.
+//! The target becomes ready first, then Services and routes return to it, then the finalizer is removed. A
+//! missing target needs no restoration; the wait for one that does not become ready is bounded. In either
+//! case Services and routes that outlive the canary are restored: otherwise they would lead to pods that are
+//! deleted with it. One that cannot be restored blocks nothing for ever.
 
 use crate::{
     Action, Again, Decision, Fact, Memory, Missing, Notice, Observed, Phase, Readiness, Severity,
@@ -90,7 +90,7 @@ fn bring_back(seen: &Observed, target: &Target) -> Option<Step> {
 }
 
 fn wait_or_give_up(seen: &Observed, why: &str) -> Step {
-    // Counted from the beginning of the restoration: an object deleted unobserved still gets its chance.
+    // Counted from the start of the restoration: a deletion that was observed late gets the whole time.
     let since = seen.memory.since.max(seen.lifecycle.deleted_at).unwrap_or(seen.now);
     if since > seen.now {
         // The clock was put back.
@@ -110,7 +110,7 @@ fn wait_or_give_up(seen: &Observed, why: &str) -> Step {
     obstructed(seen, why).into()
 }
 
-/// The target is left as it is, and everything else is put in order if it can be. Refused writes are blocked
+/// Leaves the target unchanged, and restores everything else that can be restored. Refused writes are blocked
 /// by the next look, so that this ends.
 fn given_up(seen: &Observed, why: &str) -> Step {
     let mut decision = Decision::because(Fact::RevertGivenUp(why.to_owned()))

@@ -1,9 +1,8 @@
 //! Decisions about canaries, row by row.
 //!
-//! A [`Scene`] starts from one honest default, a canary at rest whose target and primary are well, and
-//! changes one thing a call. [`Scene::does`] says in a line what is decided: `shift 30 · remember
-//! weight=30`, with only those fields of the memory that change. Announcements are looked at apart, with
-//! [`Scene::tells`].
+//! A [`Scene`] starts from one honest default, an idle canary whose target and primary are ready, and changes
+//! one thing a call. [`Scene::does`] says in a line what is decided: `shift 30 · remember weight=30`, with
+//! only those fields of the memory that change. Announcements are checked apart, with [`Scene::tells`].
 
 mod cookies;
 mod deletion;
@@ -87,7 +86,7 @@ fn plan() -> Plan {
     }
 }
 
-/// At rest: `v1-a` is what the primary runs and the target asks for, with no pods of its own.
+/// Idle: the primary runs `v1-a`, and the target asks for it, with no pods of its own.
 fn at_rest() -> Scene {
     Scene(Observed {
         now: NOW,
@@ -126,7 +125,7 @@ fn at_rest() -> Scene {
     })
 }
 
-/// `v1-b` is analysed and has this share. Its pods are ready, and the first gate is behind it.
+/// `v1-b` is analysed and has this share. Its pods are ready, and the first gate has passed.
 fn progressing(share: i64) -> Scene {
     let mut scene = at_rest().target("v1-b").replicas(2).canary(Readiness::Ready);
     let memory = &mut scene.0.memory;

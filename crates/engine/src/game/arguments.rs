@@ -33,7 +33,7 @@ pub enum ArgumentError {
     /// No value was given.
     #[error("args.{0} was not resolved")]
     Unresolved(String),
-    /// A text asks for an argument there is not.
+    /// A text names an unknown argument.
     #[error("failed to resolve {{{{{tag}}}}} at character {at}")]
     Unknown {
         /// The text between the braces.
@@ -56,7 +56,7 @@ const TEXT_BYTES_MAX: usize = 64 * 1024;
 const OF_POD: [&str; 6] =
     ["PodName", "PodNamespace", "PodIP", "PodContainer", "ModifiedContainer", "HostIP"];
 
-/// Puts together what a template declares and what is given.
+/// Merges the arguments that a template declares with those that are given.
 pub fn merge(declared: &[Declared], given: &[Argument]) -> Result<Merged, ArgumentError> {
     let mut merged = Merged::default();
     for argument in declared {
@@ -102,7 +102,7 @@ pub fn substitute(text: &str, arguments: &[Argument]) -> Result<String, Argument
     Ok(out)
 }
 
-/// The arguments a text asks for, to be looked at before it is used.
+/// The arguments that a text names.
 pub fn asked_for(text: &str) -> Result<Vec<String>, ArgumentError> {
     let mut names = Vec::new();
     let mut rest = text;

@@ -1,8 +1,8 @@
 //! The canonical form of a pod template, for comparing templates that are written differently.
 //!
-//! Others stored templates after decoding and encoding them: amounts in their shortest form, members added
-//! that say nothing. A template that means the same as such a revision is that revision. Only what
-//! is known to make no difference is left out of account; `false` and 0 may well make one.
+//! Other controllers stored templates after decoding and encoding them: amounts in their shortest form, empty
+//! members added. A template that means the same as such a revision is that revision. Only differences known
+//! to have no effect are ignored; `false` and 0 may well have one.
 
 use super::Json;
 
@@ -10,12 +10,12 @@ use super::Json;
 const AMOUNTS: [&str; 2] = ["limits", "requests"];
 /// Members that are an amount.
 const AMOUNT: [&str; 2] = ["sizeLimit", "divisor"];
-/// Members that say nothing when they are empty.
+/// Members without effect when they are empty.
 const OPTIONAL: [&str; 4] = ["metadata", "resources", "limits", "requests"];
 /// Powers of 1000 that small amounts are counted in: nothing is smaller than a billionth.
 const SMALLEST: i128 = 1_000_000_000;
 
-/// The template without what makes no difference.
+/// The template without differences that have no effect.
 pub fn canonical_template(template: &Json) -> Json {
     match template {
         Json::Object(members) => {
@@ -53,7 +53,7 @@ fn member(name: &str, value: &Json) -> Option<Json> {
         }
     };
     let is_empty = matches!(&value, Json::Object(members) if members.is_empty());
-    // Of all amounts this one is written although it was not asked for.
+    // Of all amounts this one is written although it was not set.
     let is_unasked = name == "divisor" && value == Json::Int(0);
     let says_nothing = is_unasked || is_empty && OPTIONAL.contains(&name);
     (!says_nothing).then_some(value)

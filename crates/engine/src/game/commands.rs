@@ -10,7 +10,7 @@ use super::{
 /// The decision that carries out a command, if that can be done now. Each is safe to do twice: it may be,
 /// after a crash.
 ///
-/// Going back is not among it, see [`aborts`].
+/// For the rollback see [`aborts`].
 pub(super) fn apply(derived: &Derived<'_>) -> Option<Decision> {
     if aborts(derived).is_some() {
         return None;
@@ -55,7 +55,7 @@ fn resume(seen: &Observed) -> Decision {
     decision.act(Action::Lift(Command::Resume)).tell(Fact::Obeyed(Command::Resume))
 }
 
-/// The pause of a person, set and written down for that person.
+/// Sets a pause on behalf of a person, and writes it down as theirs.
 fn hold(derived: &Derived<'_>) -> Decision {
     let Observed { memory, now, .. } = derived.seen;
     if derived.is_held_by_user() {
@@ -70,7 +70,7 @@ fn hold(derived: &Derived<'_>) -> Decision {
         .tell(Fact::Paused(PauseReason::User))
 }
 
-/// A person asked for a pause: no further pods are chosen, also in the look that obeys.
+/// A person asked for a pause: no further pods are chosen, from this look on.
 pub(super) fn is_pausing(derived: &Derived<'_>) -> bool {
     let asked = derived.seen.plan.asked.as_ref();
     asked.is_some_and(|asked| asked.command == Command::Pause)
@@ -97,25 +97,25 @@ fn end_pauses(derived: &Derived<'_>, next: &mut Memory) {
     next.pauses.retain(|pause| pause.reason == PauseReason::User && is_held);
 }
 
-/// Written down after `paused` says the same: otherwise it would read as a person going on.
+/// Written down after `paused` is: otherwise it would look like a resume by a person.
 fn remember(decision: Decision, derived: &Derived<'_>, next: Memory) -> Decision {
     let is_unset = !next.pauses.is_empty() && !derived.seen.plan.paused.value;
     let decision = if is_unset { decision.act(Action::SetPaused(true)) } else { decision };
     decision.act(Action::Remember(Box::new(next)))
 }
 
-/// The wish is taken away, and with it our own pause, but not that of a person.
+/// Removes the command, and with it our own pause, but not that of a person.
 fn done(derived: &Derived<'_>, command: Command) -> Action {
     if derived.is_held_by_user() { Action::ClearCommand } else { Action::Lift(command) }
 }
 
-/// The stable revision that can be gone back to.
+/// The stable revision, if it can be rolled back to.
 pub(super) fn way_back<'a>(derived: &Derived<'a>) -> Option<&'a Revision> {
     let stable = derived.seen.memory.stable.as_ref()?;
     (*stable != derived.seen.update && derived.template(stable).is_some()).then_some(stable)
 }
 
-/// The revision to go back to, if a person asked for that.
+/// The revision to roll back to, if a person requested that.
 pub(super) fn aborts<'a>(derived: &Derived<'a>) -> Option<&'a Revision> {
     let Asked { command, revision } = derived.seen.plan.asked.as_ref()?;
     let is_meant = revision.as_ref().is_none_or(|revision| *revision == derived.seen.update);

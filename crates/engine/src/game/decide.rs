@@ -28,8 +28,8 @@ pub fn decide(seen: &Observed) -> Decision {
     let is_reset = steps::is_reset(seen);
     let gate = steps::gate(&derived);
     let aborts = commands::aborts(&derived).filter(|_| !is_reset);
-    // Where the release stands is written down before another pod is chosen. That may be refused:
-    // pods that were begun are finished all the same, and those that are lost are made anew.
+    // The position of the release is written down before another pod is chosen. That write may be refused:
+    // updates in progress are finished all the same, and lost pods are created again.
     let has_failed = matches!(gate, StepGate::Failed { .. });
     let is_begun = steps::begins_in_mid_release(&derived);
     derived.is_halted =
@@ -95,7 +95,7 @@ fn refuse(seen: &Observed) -> Decision {
 
 /// Puts together the actions on pods, on the spec and on the status, in this order.
 ///
-/// The template goes back after all of that: the write may be refused, and nothing must wait for it.
+/// The template is restored after all of that: the write may be refused, and nothing must wait for it.
 fn conclude(
     derived: &Derived<'_>,
     gate: &StepGate,
@@ -112,7 +112,7 @@ fn conclude(
     next.pod_hooks = states;
     let mut troubles = pod_actions.troubles;
     if let Some(why) = progress.blocked {
-        // One is shown of a kind: the others would be news in every look.
+        // One is shown of each kind: the others would be new in every look.
         troubles.retain(|(kind, _)| *kind != ConditionKind::HookBlocked);
         troubles.insert(0, (ConditionKind::HookBlocked, Fact::HookBlocked(why)));
     }
@@ -279,7 +279,7 @@ fn gone(seen: &Observed) -> Vec<String> {
     seen.plan.pods_to_delete.iter().filter(is_gone).cloned().collect()
 }
 
-/// Revisions that no pod carries and no release goes back to, beyond those that are kept.
+/// Revisions that no pod carries and no release rolls back to, beyond those that are kept.
 fn unused(derived: &Derived<'_>) -> Vec<Revision> {
     let Observed { revisions, memory, update, pods, plan, .. } = derived.seen;
     let mut live: BTreeSet<&Revision> = BTreeSet::from([update, &derived.base]);

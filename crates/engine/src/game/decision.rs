@@ -31,7 +31,7 @@ pub enum Action {
     Delete(PodRef, Departure),
     /// Delete the pod without waiting for its node.
     ForceDelete(PodRef),
-    /// Say on the pod that it is about to go.
+    /// Mark the pod as about to be deleted.
     Mark(PodRef),
     /// Remove that mark.
     Unmark(PodRef),
@@ -48,9 +48,9 @@ pub enum Action {
     /// One write to the pod, which goes on serving. The same write removes the notes of an update in place,
     /// both the state and a change that waits: neither would ever be over.
     HotPatch(Box<PodChange>),
-    /// Forget the hook after the update: it is over or of no more use.
+    /// Forget the hook after the update: it is over or no longer needed.
     ClearPostHook(PodRef),
-    /// Put labels and volumes of a numbered pod right.
+    /// Fix labels and volumes of a numbered pod.
     Identify(PodRef),
     /// Make a run of a hook, unless it exists.
     StartHook(Box<HookStart>),
@@ -64,10 +64,10 @@ pub enum Action {
     Lift(Command),
     /// Remove the command of a person.
     ClearCommand,
-    /// Put the template of this revision back, if the other still is the template's, and remove the command
-    /// of a person in the same write.
+    /// Restore the template of this revision, if the other still is the template's, and remove the command of
+    /// a person in the same write.
     GoBack {
-        /// The revision to go back to.
+        /// The revision to roll back to.
         to: Revision,
         /// The revision to leave.
         from: Revision,

@@ -82,7 +82,7 @@ impl<'a> Leaving<'a> {
             serving.saturating_sub(going) < least
         };
         if standing.spares_serving || is_missed() {
-            // Pods that do not serve are the surplus, also where others were told to go before.
+            // Pods that do not serve are the surplus, even if others were chosen before.
             old.sort_by_key(|pod| derived.is_serving(pod));
             updated.sort_by_key(|pod| derived.is_serving(pod));
             leaving.scaling = Standing { spares_serving: true, ..standing }.scaling();
@@ -116,7 +116,7 @@ fn replaces(derived: &Derived<'_>) -> bool {
     derived.seen.plan.way == UpdateWay::Recreate || derived.seen.plan.falls_back
 }
 
-/// Pods that ended are of no use and do not count: others are made for them.
+/// Pods that ended do not count, and are replaced.
 fn replace_ended(derived: &Derived<'_>, pod_actions: &mut PodActions) {
     for pod in derived.seen.pods.iter().filter(|pod| !pod.is_terminating) {
         pod_actions.replace_ended(pod);
@@ -157,7 +157,7 @@ fn cannot_create(derived: &Derived<'_>) -> Option<Fact> {
     }
 }
 
-/// Numbers that no pod has, also none that is on its way out: two pods with one number would be one too many.
+/// Numbers that no pod has, not even one that is being deleted: no two pods may have the same.
 fn free_indexes(seen: &Observed) -> impl Iterator<Item = i64> {
     let (start, end) = match seen.plan.indexes {
         Indexes::Range(start, end) => (start, end),
@@ -204,8 +204,8 @@ fn create(derived: &Derived<'_>, leaving: &Leaving<'_>, pod_actions: &mut PodAct
     created
 }
 
-/// Pods to update, in order: those of an abandoned release, those that were told so already, and then the
-/// least useful. The last ones stay, as many as the partition says.
+/// Pods to update, in order: those of an abandoned release, those with a hook begun or a mark, and then the
+/// least useful. The partition says how many of the last ones stay.
 fn candidates<'a>(derived: &Derived<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
     let Observed { update, .. } = derived.seen;
     let working = derived.pods.iter().filter(|pod| !leaving.has(pod)).copied();

@@ -29,7 +29,7 @@ pub(super) struct Derived<'a> {
     /// Pods of the new revision among the replicas, ready for long enough.
     pub(super) done: usize,
     pub(super) counts: Counts,
-    /// The release is about to stop or to go back: no further pods are chosen.
+    /// The release is about to stop or to roll back: no further pods are chosen.
     pub(super) is_halted: bool,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Derived<'a> {
         pod.is_update_ready(*now, plan.min_ready, images.unwrap_or(&none))
     }
 
-    /// Of the new revision, with nothing under way, and ready for long enough.
+    /// Of the new revision, with nothing in progress, and ready for long enough.
     fn is_done(&self, pod: &Pod) -> bool {
         let Observed { now, plan, update, .. } = self.seen;
         pod.is_of(update)
@@ -151,8 +151,8 @@ impl<'a> Derived<'a> {
     }
 
     /// All replicas are updated and available. Pods without numbers may be more than the replicas: the
-    /// one that those on top were made for may still wait for its hook, and until it is told to go the
-    /// release is not over. One that was told to go is not waited for.
+    /// release is not over while an old pod that a surplus one replaces waits for its hook. One that is being
+    /// deleted is not waited for.
     pub(super) fn is_complete_release(&self) -> bool {
         let Observed { plan, update, .. } = self.seen;
         let is_left = || self.pods.iter().any(|pod| pod.is_active() && !pod.is_of(update));
@@ -178,7 +178,7 @@ impl<'a> Derived<'a> {
             return stable.clone();
         }
         let before = memory.current.as_ref().filter(is_known);
-        // A template that went back before its release was over: the released revision is not kept.
+        // A template that was reverted before its release was over: the released revision is not kept.
         if before == Some(update) {
             return update.clone();
         }
@@ -187,7 +187,7 @@ impl<'a> Derived<'a> {
         {
             return before.clone();
         }
-        // A template that changed since the last look comes from the one before it.
+        // A template that changed since the last look comes from the previous one.
         if let Some(before) = memory.update.as_ref().filter(is_known)
             && before != update
         {

@@ -3,12 +3,12 @@
 //! ```text
 //! Run::next(now) -> Measure(metrics) --> the operator measures, MetricResult::record
 //!                -> Wait(until)
-//! Run::assess(now) -> Assessment: phases, messages, what to tell
+//! Run::assess(now) -> Assessment: phases, messages, ended metrics
 //! ```
 //!
-//! Two kinds of metric are told apart. One that checks fails with the first bad measurement. One that
-//! waits, which has a limit of successes, takes bad measurements until that limit is met. Errors are
-//! never counted as measurements: a question that failed has no answer.
+//! There are two kinds of metric. One that checks fails with the first bad measurement. One that waits, which
+//! has a limit of successes, takes bad measurements until that limit is met. Errors are never counted as
+//! measurements: a query that failed has no value.
 
 mod due;
 mod verdict;
@@ -30,7 +30,7 @@ pub use self::{
 pub enum HookPhase {
     /// Not begun.
     Pending,
-    /// Under way.
+    /// In progress.
     Running,
     /// Good.
     Successful,
@@ -128,7 +128,7 @@ pub struct Run {
     pub phase: Option<HookPhase>,
     /// When it was first looked at.
     pub started: Option<Moment>,
-    /// Its end was asked for.
+    /// Termination was requested.
     pub terminate: bool,
     /// Order of the metrics.
     pub policy: Policy,
@@ -308,7 +308,7 @@ impl MetricResult {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// Adds a measurement, or the rest of the one that was under way.
+    /// Adds a measurement, or the rest of the one that was in progress.
     pub fn record(&mut self, measurement: Measurement) {
         let is_finished = measurement.finished.is_some();
         let phase = measurement.phase;

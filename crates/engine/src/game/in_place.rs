@@ -13,14 +13,14 @@ use super::{
     derived::{Derived, sooner},
 };
 
-/// How long a node may take to notice that images changed: it looks at its pods every minute, and at
-/// once if it hears of a change.
+/// How long a node may take to notice that images changed: it looks at its pods every minute, and at once if
+/// it is notified.
 const TAKEN_UP_MAX: Duration = Duration::from_mins(1);
 
 /// Whether pods of one template can become pods of another by changing images and metadata. If not,
 /// what differs.
 pub fn qualify(old: &Json, new: &Json) -> Result<(), String> {
-    // Others may have written the same in other words; that is rare, and takes longer to find out.
+    // Others may have written the same template differently; that is rare, and slow to compare.
     compare_specs(old, new)
         .or_else(|_| compare_specs(&canonical_template(old), &canonical_template(new)))
 }
@@ -83,9 +83,9 @@ fn container(before: &Json, after: &Json, index: usize) -> Result<(), String> {
 
 /// The change that makes a pod one of this revision, if it qualifies.
 ///
-/// Images are those in which the pod itself differs from the template, not those in which two
-/// revisions differ: an earlier change may not have been made yet. An image that both templates ask for is
-/// left alone, whichever the pod has: another writer rewrites images on their way, and would do so again.
+/// Images are those in which the pod itself differs from the template, not those in which two revisions
+/// differ: an earlier change may not have been made yet. An image that both templates ask for is left alone,
+/// whichever the pod has: a webhook may have rewritten it, and would do so again.
 pub(super) fn change(derived: &Derived<'_>, pod: &Pod, to: &Revision) -> Result<PodChange, String> {
     let (old, new) = templates(derived, pod, to)?;
     Ok(difference(derived, pod, to, has_template_of(pod), (Some(old), new)))
@@ -109,7 +109,7 @@ fn templates<'a>(
     Ok((old, new))
 }
 
-/// Whether the pod can be brought to the new revision at all, the way that is asked for.
+/// Whether the pod can be updated to the new revision at all, by the update way of the spec.
 pub(super) fn is_possible(derived: &Derived<'_>, pod: &Pod) -> bool {
     let plan = &derived.seen.plan;
     match plan.way {
@@ -163,8 +163,8 @@ fn difference(
     }
 }
 
-/// The image a container runs, and its id. Of an earlier change its node may not have taken notice:
-/// then it is what was written down before that.
+/// The image a container runs, and its id. If its node has not applied an earlier change yet, those that were
+/// recorded before that change.
 fn before(pod: &Pod, container: &Container) -> (String, String) {
     let written = pod.update.as_ref().and_then(|update| {
         let id = update.image_ids.get(&container.name)?;
@@ -265,7 +265,7 @@ pub(super) fn begin(pod: &Pod, change: PodChange) -> Vec<Action> {
     actions
 }
 
-/// The same without leaving service: nothing waits and no hook is asked.
+/// The same without leaving service: nothing waits and no hook is called.
 pub(super) fn hot_patch(change: PodChange) -> Action {
     let change = PodChange { grace: None::<Duration>, owes_post_hook: false, ..change };
     Action::HotPatch(Box::new(change))
@@ -274,7 +274,7 @@ pub(super) fn hot_patch(change: PodChange) -> Action {
 // === impl PodRef ===
 
 impl PodRef {
-    /// This one.
+    /// This pod.
     pub fn of(pod: &Pod) -> Self {
         Self { name: pod.name.clone(), uid: pod.uid.clone() }
     }

@@ -55,7 +55,7 @@ pub struct Memory {
     pub current: Option<Revision>,
     /// The revision of the template.
     pub update: Option<Revision>,
-    /// Times two templates had one name.
+    /// Collisions of names of revisions.
     pub collisions: u32,
     /// The step being taken; the number of steps when all are done.
     pub step: Option<usize>,
@@ -92,7 +92,7 @@ pub struct Counts {
     pub current: usize,
     /// On the revision of the template.
     pub updated: usize,
-    /// Of those, ready with nothing of an update under way.
+    /// Of those, ready with no update in progress.
     pub updated_ready: usize,
     /// Of those, ready for long enough.
     pub updated_available: usize,
@@ -151,7 +151,7 @@ pub struct Condition {
 /// The state of the workload in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadPhase {
-    /// Pods are on their way, or too few are available.
+    /// Pods are changing, or too few are available.
     Progressing,
     /// The release is paused.
     Paused,
@@ -164,7 +164,7 @@ pub enum WorkloadPhase {
 /// The kinds of conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConditionKind {
-    /// Pods are on their way to the template's revision.
+    /// Pods are changing to the template's revision.
     Progressing,
     /// Enough pods are available.
     Available,

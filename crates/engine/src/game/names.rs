@@ -59,7 +59,7 @@ pub struct StoredRevision {
 pub enum RevisionChoice {
     /// It is the newest already.
     Use(Revision),
-    /// It was there before: it becomes the newest again, which is what going back is.
+    /// It exists and is an older one: it becomes the newest again, as in a rollback.
     Renumber(Revision, i64),
     /// It is made, after so many others had its name.
     Create {

@@ -14,7 +14,7 @@ use super::{ConditionKind, HookKind, HookPhase, Json, Memory, Plan, Pod, argumen
 pub struct Observed {
     /// The time of this look.
     pub now: Moment,
-    /// The wishes of the user.
+    /// The spec of the user.
     pub plan: Plan,
     /// The status as it was written last.
     pub memory: Memory,
@@ -31,7 +31,7 @@ pub struct Observed {
     pub collisions: u32,
     /// All revisions there are, that of the template among them.
     pub revisions: Vec<KnownRevision>,
-    /// All pods of the workload, also those that failed or are on their way out.
+    /// All pods of the workload, also those that failed or are being deleted.
     pub pods: Vec<Pod>,
     /// All runs of hooks of the workload.
     pub runs: Vec<HookRun>,
@@ -60,7 +60,7 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// A revision and what it says.
+/// A revision and its template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownRevision {
     /// Its name.
@@ -80,7 +80,7 @@ pub struct HookRun {
     pub purpose: Purpose,
     /// Where it stands.
     pub phase: Option<HookPhase>,
-    /// Its end was asked for.
+    /// Termination was requested.
     pub is_terminated: bool,
     /// When it was made.
     pub created: Moment,

@@ -26,8 +26,7 @@ pub fn by_use(one: &Pod, other: &Pod) -> Ordering {
         .then_with(|| one.name.cmp(&other.name))
 }
 
-/// Sorts those to be deleted to the front: first those that already were told to go, then by cost,
-/// then by use.
+/// Sorts those to be deleted to the front: first those that are leaving already, then by cost, then by use.
 ///
 /// A pod without a cost costs nothing, as everywhere in Kubernetes; a node without one is dearer
 /// than any that has one.

@@ -1,4 +1,4 @@
-//! The wishes of the user about a game workload.
+//! The spec of a game workload, with defaults.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use crate::Revision;
 
 use super::{CostOrder, IntOrPercent, arguments::Argument};
 
-/// The wishes of the user. Defaults are filled in.
+/// The spec of the user. Defaults are filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Of which kind the workload is.
     pub kind: WorkloadKind,
     /// Namespace of the workload.
     pub namespace: String,
-    /// Version of what the user asks for.
+    /// Generation of the spec.
     pub generation: i64,
     /// Pods there should be.
     pub replicas: usize,
@@ -47,7 +47,7 @@ pub struct Plan {
     pub paused: Paused,
     /// The command of a person, until it is carried out.
     pub asked: Option<Asked>,
-    /// The same in a word that is none of ours, cut short.
+    /// An unknown command, cut short.
     pub misspelt: Option<String>,
 }
 
@@ -59,7 +59,7 @@ pub enum Indexes {
     Off,
     /// From the first on, before the second.
     Range(i64, i64),
-    /// They are asked for with an unreadable range: no pod is made until that is put right.
+    /// They are asked for with an unreadable range: no pod is made until that is fixed.
     Unreadable(String),
 }
 
@@ -85,7 +85,7 @@ pub enum Management {
 /// How a pod is updated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpdateWay {
-    /// It is deleted and made anew.
+    /// It is deleted and created again.
     #[default]
     Recreate,
     /// Its images are changed while it is out of service.
@@ -114,7 +114,7 @@ pub enum CanaryStep {
     Partition(IntOrPercent),
     /// Wait for a person, or for so long.
     Pause(Option<Duration>),
-    /// Ask a hook.
+    /// Run a hook.
     Hook(StepHook),
 }
 
@@ -125,7 +125,7 @@ pub struct StepHook {
     pub call: HookCall,
     /// How long it may take.
     pub timeout: Option<Duration>,
-    /// The template goes back when it fails, instead of a pause.
+    /// A failure restores the template, instead of pausing.
     pub rolls_back: bool,
 }
 
@@ -144,7 +144,7 @@ pub enum ResumeBy {
     /// When `paused` is set to false, by any writer.
     #[default]
     Field,
-    /// When a person asks for it in so many words: a tool that applies a manifest again does not.
+    /// When a person asks for it by a command: a tool that applies a manifest again does not.
     Annotation,
 }
 
@@ -153,8 +153,8 @@ pub enum ResumeBy {
 pub struct Paused {
     /// Its value.
     pub value: bool,
-    /// We were the last to set it, as its managed fields tell. One of a crash between our write of the
-    /// spec and that of the status is ours, and no wish of a person.
+    /// We were the last to set it, by its managed fields. After a crash between our writes of spec and status
+    /// it is ours, and not that of a person.
     pub is_ours: bool,
 }
 
@@ -174,7 +174,7 @@ pub enum Command {
     Resume,
     /// Take no more steps.
     SkipAll,
-    /// Go back to the stable revision.
+    /// Roll back to the stable revision.
     Abort,
     /// Run the failed hook of this step again, and those of pods.
     RetryHook,

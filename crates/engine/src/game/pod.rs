@@ -34,7 +34,7 @@ pub struct Pod {
     pub cost: Option<f64>,
     /// The cost of a deletion on its node, if it is given.
     pub node_cost: Option<f64>,
-    /// It says that it is about to go: an annotation that gateways read.
+    /// It is marked as about to be deleted: an annotation that gateways read.
     pub is_marked: bool,
     /// Its readiness gate.
     pub gate: ReadinessGate,
@@ -56,7 +56,7 @@ pub struct Pod {
     pub index: Option<i64>,
     /// Whether it may be taken from a lost node by force.
     pub node: NodeState,
-    /// Its labels and volumes are what its number asks for.
+    /// Its labels and volumes fit its number.
     pub is_identified: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct Pod {
 pub enum PodPhase {
     /// Not started.
     Pending,
-    /// Its node does not say.
+    /// Its node does not report.
     Unknown,
     /// Started.
     Running,
@@ -78,9 +78,9 @@ pub enum PodPhase {
 /// The Ready condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// It is not.
+    /// Not ready.
     No,
-    /// It is, since then if that is known.
+    /// Ready, since then if that is known.
     Since(Option<Moment>),
 }
 
@@ -89,7 +89,7 @@ pub enum Ready {
 pub enum ReadinessGate {
     /// The pod does not have this gate.
     Absent,
-    /// It has it, and it was not set yet.
+    /// Not set yet.
     Unset,
     /// An update holds it out of service.
     Closed,
@@ -165,7 +165,7 @@ pub enum NodeState {
 // === impl Pod ===
 
 impl Pod {
-    /// It counts: neither over nor on its way out.
+    /// It counts: neither ended nor being deleted.
     pub fn is_active(&self) -> bool {
         let is_over = matches!(self.phase, PodPhase::Failed | PodPhase::Succeeded);
         !is_over && !self.is_terminating
@@ -202,9 +202,8 @@ impl Pod {
 
     /// Its last update in place is over, as far as can be seen from its containers.
     ///
-    /// An image of another name may be the same image: then a restart since is proof enough. A
-    /// container that goes back before its node took notice is never restarted: it runs what it
-    /// should.
+    /// An image of another name may be the same image: then a restart since is proof enough. A container that
+    /// is reverted before its node took notice is never restarted: its image is right.
     pub fn is_update_complete(&self, images: &BTreeMap<String, String>) -> bool {
         let Some(update) = &self.update else { return true };
         if self.grace.is_some() || !self.is_of(&update.revision) {
@@ -222,7 +221,7 @@ impl Pod {
         })
     }
 
-    /// Nothing of an update is under way: it may count as updated and ready.
+    /// No update is in progress: it may count as updated and ready.
     pub fn is_settled(&self, images: &BTreeMap<String, String>) -> bool {
         let is_open = matches!(self.gate, ReadinessGate::Absent | ReadinessGate::Open);
         is_open && self.is_update_complete(images)

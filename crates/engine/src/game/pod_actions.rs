@@ -33,20 +33,19 @@ impl PodActions {
         Self { actions: Vec::new(), why: None, again: Again::OnChange, troubles: Vec::new() }
     }
 
-    /// The first reason is the one that is told.
+    /// The first reason counts.
     pub(super) fn because(&mut self, fact: Fact) {
         self.why.get_or_insert(fact);
     }
 
-    /// The first trouble of a kind is the one that is shown.
+    /// The first condition of a kind counts.
     pub(super) fn trouble(&mut self, kind: ConditionKind, fact: &Fact) {
         if !self.troubles.iter().any(|(known, _)| *known == kind) {
             self.troubles.push((kind, fact.clone()));
         }
     }
 
-    /// Puts what was begun behind what was finished. The first reason and the first trouble of a kind
-    /// stay the first.
+    /// Adds what was begun after what was finished: the first reason and the first condition of a kind stay.
     pub(super) fn then(&mut self, other: Self) {
         let Self { actions, why, again, troubles } = other;
         self.actions.extend(actions);
@@ -67,8 +66,8 @@ impl PodActions {
         }
     }
 
-    /// All there is to do is to make pods, and the cluster does not let us. It is tried again, but those
-    /// that are there must not wait for it: it may be their template that is to be put right.
+    /// Only creations are left, and the cluster refuses them. They are retried, but existing pods must not
+    /// wait for that: their template may be the one that needs the fix.
     pub(super) fn is_refused(&self, derived: &Derived<'_>) -> bool {
         let mut refusals = derived.seen.refusals.iter();
         refusals.any(|refusal| refusal.kind == ConditionKind::FailedScale)
@@ -76,8 +75,8 @@ impl PodActions {
             && self.actions.iter().all(|action| matches!(action, Action::Create(_)))
     }
 
-    /// The pod is changed in this look. Only then is its gate none of our business: one that was
-    /// closed for a change that did not come is opened again.
+    /// The pod is changed in this look. Only then its gate is left alone: one that was closed for a change
+    /// that did not come is opened again.
     pub(super) fn changes(&self, pod: &Pod) -> bool {
         self.actions.iter().any(|action| match action {
             Action::UpdateInPlace(change) | Action::HotPatch(change) => change.pod.uid == pod.uid,
@@ -158,7 +157,7 @@ impl PodActions {
         outcome
     }
 
-    /// Deletes a pod that ended, and says whether it did. Its hook is not asked: it has no players any more.
+    /// Deletes a pod that ended; true if it did. Its hook is not called: it has no players any more.
     pub(super) fn replace_ended(&mut self, pod: &Pod) -> bool {
         let fact = match pod.phase {
             PodPhase::Failed => Fact::PodFailed(pod.name.clone()),

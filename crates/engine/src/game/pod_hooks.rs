@@ -1,7 +1,7 @@
 //! Hooks of single pods: starts them, waits for them, and cleans up after them.
 //!
-//! The run is the memory of it: which pod it is for and what is to be done to that pod stand on the
-//! run. A process that dies forgets nothing, and what is no longer to be done is called off.
+//! The run is the memory: it names its pod and the operation on it. A process that crashes forgets nothing,
+//! and operations that are no longer wanted are cancelled.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ pub(super) struct Wanted<'a> {
     pub(super) deleted: BTreeSet<&'a str>,
     /// They are to be updated in place sooner or later.
     pub(super) updated: BTreeSet<&'a str>,
-    /// Those of them whose turn it is.
+    /// Those of them that may be updated now.
     pub(super) next: BTreeSet<&'a str>,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn kind_of(seen: &Observed, operation: Operation<'_>) -> HookKind {
     }
 }
 
-/// Asks the hook before an operation. The hook of a pod that does not run is not asked.
+/// Runs the hook before an operation. A pod that does not run has no hook.
 pub(super) fn ask(derived: &Derived<'_>, pod: &Pod, operation: Operation<'_>) -> Passage {
     let kind = kind_of(derived.seen, operation);
     if pod.phase != PodPhase::Running || derived.seen.plan.hooks.of(kind).call.is_none() {
@@ -188,9 +188,9 @@ pub(super) fn follow_up(derived: &Derived<'_>, pod: &Pod) -> Result<Vec<Action>,
     }
 }
 
-/// Deletes runs of pods that are gone and of operations that are over or called off, and marks without a
-/// run. A pod whose run is to be made again keeps its mark in between: a gateway that reads
-/// it would send players to a pod that is about to go.
+/// Deletes runs of pods that are gone and of operations that are over or cancelled, and marks without a run.
+/// A pod whose run is to be made again keeps its mark in between: a gateway that reads it would send players
+/// to a pod that is about to be deleted.
 pub(super) fn clean_up(derived: &Derived<'_>, wanted: &Wanted<'_>) -> Vec<Action> {
     let seen = derived.seen;
     let mut actions = Vec::new();
@@ -244,7 +244,7 @@ fn is_needed(
     }
 }
 
-/// Runs that did not pass are made again if that is asked for.
+/// Runs that did not pass are made again if that is requested.
 pub(super) fn retry(seen: &Observed) -> Vec<Action> {
     let mut actions = Vec::new();
     for kind in HookKind::ALL.into_iter().filter(|kind| seen.plan.hooks.of(*kind).retry) {

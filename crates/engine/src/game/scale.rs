@@ -33,8 +33,8 @@ pub struct Standing {
 pub enum Hold {
     /// Nothing.
     Free,
-    /// It is about to be told to stop, to begin or to go back: pods on top stay, and no more are made
-    /// until that is written down.
+    /// It is about to stop, to begin or to roll back: pods on top stay, and no more are made until that is
+    /// written down.
     Halted,
     /// A pause, which ends a surge.
     Paused,
@@ -60,8 +60,8 @@ impl Standing {
         self.partition.min(self.replicas)
     }
 
-    /// Pods on top of the replicas: no more than are still to be updated, none while paused. A template
-    /// that went back has pods to update too, although there is nothing else to come from.
+    /// Pods on top of the replicas: no more than are still to be updated, none while paused. A reverted
+    /// template has pods to update too, although there is nothing else to come from.
     pub fn surge(self) -> usize {
         let surge = self.max_surge.min(self.old.saturating_sub(self.kept()));
         let on_top = self.old.saturating_add(self.updated).saturating_sub(self.replicas);
@@ -91,7 +91,7 @@ impl Standing {
         let spare_old = match self.partition {
             0 => old,
             _ if holds => old.saturating_sub(self.kept()),
-            // The template went back: the others are of a release that is over.
+            // The template was reverted: the others are of a release that is over.
             _ if self.spares_serving => self.idle_old.min(old),
             _ => 0,
         };
@@ -232,8 +232,8 @@ mod tests {
         }
     }
 
-    /// The published rules, written down a second time in signed numbers and in their own order, with
-    /// the two mends that are ours: a surge is never negative, and there is none in a pause.
+    /// The published rules, written down a second time in signed numbers and in their own order, with two
+    /// fixes of ours: a surge is never negative, and there is none in a pause.
     fn specified(standing: Standing) -> Scaling {
         let signed = |number: usize| i64::try_from(number).unwrap();
         let Standing { updated, old, replicas, partition, max_surge, hold, .. } = standing;

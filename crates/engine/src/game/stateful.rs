@@ -65,7 +65,7 @@ impl<'a, 'v> Set<'a, 'v> {
             let is_in = pod.ordinal.is_some_and(|number| numbers.contains(&number));
             is_in && pod.is_active() && !pod.is_of(update)
         };
-        // A template that went back has pods to update, although there is no other revision to come from.
+        // A reverted template has pods to update, although there is no other revision to come from.
         let is_surging = management == Management::Parallel
             && plan.way != UpdateWay::OnDelete
             && (derived.differs() || derived.pods.iter().any(|pod| is_old(pod)));
@@ -78,7 +78,7 @@ impl<'a, 'v> Set<'a, 'v> {
             surge = surge.min(there.saturating_sub(plan.replicas));
         }
         if derived.is_held() {
-            // A pod on top goes when the pod that it stands in for is back.
+            // A pod on top is deleted when the pod that it replaced serves again.
             let serving = |number: &usize| {
                 let pod = derived.pods.iter().find(|pod| pod.ordinal == Some(*number));
                 pod.is_some_and(|pod| derived.is_serving(pod))

@@ -39,7 +39,7 @@ pub(super) enum StepGate {
     NotYet,
     /// The run begins.
     Begins(Box<HookStart>, Vec<String>),
-    /// The run is under way, until then at the latest.
+    /// The run is in progress, until then at the latest.
     Runs(String, Option<Moment>),
     /// It passed.
     Passed,
@@ -55,7 +55,7 @@ pub(super) struct Progress {
     pub(super) why: Option<Fact>,
     pub(super) facts: Vec<Fact>,
     pub(super) again: Again,
-    /// The template is to go back.
+    /// The template is to be restored.
     pub(super) rolls_back: bool,
     /// Why the hook of the step cannot be run.
     pub(super) blocked: Option<String>,
@@ -98,7 +98,7 @@ pub(super) fn gate(derived: &Derived<'_>) -> StepGate {
     match run.phase {
         Some(_) if run.has_passed() => StepGate::Passed,
         Some(phase) if phase.is_final() => failed(Some(phase), false),
-        // The person who ended it does not want to hear that it passed.
+        // A run that a person ended failed, whichever phase it had.
         Some(_) | None if run.is_terminated => failed(run.phase, false),
         Some(_) | None if deadline.is_some_and(|at| derived.seen.now >= at) => failed(None, true),
         Some(_) | None => StepGate::Runs(name.clone(), deadline),
@@ -143,7 +143,7 @@ pub(super) fn clean_up(derived: &Derived<'_>) -> Vec<Action> {
     for run in runs {
         let Purpose::Step { revision, .. } = &run.purpose else { continue };
         let is_current = memory.hook_run.as_ref() == Some(&run.name) && revision == update;
-        // A run that took too long is over for the release, whatever phase it reached since.
+        // A run that took too long is over for the release, in any phase it reached since.
         if is_current && memory.pause(PauseReason::Hook).is_none() {
             continue;
         }
@@ -224,7 +224,7 @@ fn note_user(derived: &Derived<'_>, progress: &mut Progress) {
     }
 }
 
-/// A hook that could not be run before a pause still cannot: people who look at the pause should know.
+/// Keeps the reason of a blocked hook in the status during a pause.
 fn note_blocked(derived: &Derived<'_>, progress: &mut Progress) {
     let Observed { plan, memory, .. } = derived.seen;
     let Some(CanaryStep::Hook(hook)) = plan.steps().get(derived.step) else { return };
@@ -266,7 +266,7 @@ fn reset(derived: &Derived<'_>, progress: &mut Progress) {
     let is_changed = memory.update.as_ref().is_some_and(|before| before != update);
     let next = &mut progress.memory;
     if next.stable.is_none() && plan.canary.is_some() {
-        // Steps that come with a new template apply to it: the revision before is the stable one.
+        // Steps that come with a new template apply to it: the previous revision is the stable one.
         next.stable.clone_from(&memory.update);
     }
     let all = plan.steps().len();
@@ -412,7 +412,7 @@ fn hold(derived: &Derived<'_>, step: &CanaryStep, progress: &mut Progress) {
 
 fn pause(derived: &Derived<'_>, reason: PauseReason, progress: &mut Progress) {
     if derived.seen.memory.pause(PauseReason::User).is_some() && !derived.is_held_by_user() {
-        // A person's resume is written down first: once `paused` is set again it could not be told.
+        // A person's resume is written down first: once `paused` is set again it would be lost.
         progress.again = Again::Now;
         return;
     }
@@ -451,7 +451,7 @@ fn take_hook(derived: &Derived<'_>, gate: &StepGate, progress: &mut Progress) {
         }
         StepGate::Failed { why, rolls_back, .. } => {
             progress.facts.push(why.clone());
-            // Without a way back the release stops here.
+            // Without a revision to restore the release stops here.
             if *rolls_back && commands::way_back(derived).is_some() {
                 progress.rolls_back = true;
             } else {

@@ -73,14 +73,14 @@ impl Request {
 // === impl Connector ===
 
 impl Connector {
-    /// `None` if TLS cannot ask for such a name.
+    /// `None` if TLS does not support such a name.
     pub(super) fn new(plan: &Plan) -> Option<Self> {
         let target = plan.target.clone();
         let tls = if target.tls { Some(Tls::of(plan)?) } else { None };
         Some(Self { target, protocol: plan.protocol, tls, known: Mutex::default() })
     }
 
-    /// A connection for the `turn`th asker; askers are spread over all addresses of the name.
+    /// A connection for the `turn`th caller; callers are spread over all addresses of the name.
     pub(super) async fn connect(&self, turn: usize) -> Result<Link, Failure> {
         let addresses = self.addresses().await?;
         let mut stream = None;
@@ -92,7 +92,7 @@ impl Connector {
             }
         }
         let Some(stream) = stream else {
-            // The name may stand for something else by now.
+            // The name may have other addresses by now.
             self.known.lock().await.at = None;
             return Err(Failure::Connect);
         };
@@ -152,8 +152,8 @@ impl Tls {
 // === impl Link ===
 
 impl Link {
-    /// Whether a kept connection cannot be used any more. Asks the runtime, which costs nothing; with `asks_system`
-    /// also the system.
+    /// Whether a kept connection cannot be used any more. Queries the runtime, which costs nothing; with
+    /// `asks_system` also the system.
     pub(super) async fn is_gone(&mut self, asks_system: bool) -> bool {
         match self {
             Self::Plain(connection) => {

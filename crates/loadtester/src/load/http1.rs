@@ -141,8 +141,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
         &self.stream
     }
 
-    /// Whether a connection that idled has ended, or holds bytes without a request, such as a 408:
-    /// either way it is of no use. The runtime knows; the system is not asked.
+    /// Whether a connection that idled has ended, or holds bytes without a request, such as a 408: either way
+    /// it cannot be used. Only the runtime is queried, not the system.
     pub(super) async fn is_gone(&mut self) -> bool {
         poll_fn(|cx| {
             let mut room = ReadBuf::new(&mut self.buffer);
@@ -151,7 +151,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
         .await
     }
 
-    /// Sends the request and reads the answer. After any trouble the connection is of no use.
+    /// Sends the request and reads the answer. After a failure the connection cannot be used again.
     pub(super) async fn exchange(&mut self, request: &Wire) -> Result<Answer, Trouble> {
         let sent = self.send(&request.bytes).await;
         // A server may answer and close before it has read everything: look before giving up.
@@ -189,7 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
         Ok(Answer { status: head.status, bytes, reusable, http2: false })
     }
 
-    /// Sends all of it, or says whether anything went out.
+    /// Sends all of it; the error says whether anything was sent.
     async fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
         let first = self.stream.write(bytes).await.unwrap_or_default();
         if first == 0 {
@@ -339,7 +339,7 @@ fn ends_with_word(value: &[u8], word: &[u8]) -> bool {
 impl Chunks {
     const START: Self = Self::Size { size: 0, digits: 0 };
 
-    /// Uses up bytes from the front and adds those of the body to `body`. Says how many were used.
+    /// Uses up bytes from the front and adds those of the body to `body`. Returns how many were used.
     fn advance(&mut self, bytes: &[u8], body: &mut u64) -> Result<usize, ()> {
         let mut at = 0;
         while let Some(byte) = bytes.get(at).copied() {

@@ -23,8 +23,8 @@ pub(super) struct Template {
     request: Request<Full<Bytes>>,
 }
 
-/// Bytes that a server may have on their way to us, and make us keep, for each connection. 64 KiB
-/// in a millisecond, as long as a round trip in a cluster takes, are 64 MB a second on each.
+/// Bytes that a server may have in flight to us, and make us keep, for each connection. 64 KiB in a
+/// millisecond, as long as a round trip in a cluster takes, are 64 MB a second on each.
 const WINDOW_BYTES: u32 = 64 * 1024;
 
 // === impl Template ===
@@ -69,7 +69,7 @@ impl Http2 {
         }
         let answer = self.sender.send_request(template.request.clone()).await;
         let answer = answer.map_err(|error| {
-            // The connection ended, or was told to by a GOAWAY, before the request left the queue.
+            // The connection ended, or got a GOAWAY, before the request left the queue.
             if error.is_canceled() { Trouble::Unsent } else { Trouble::Failed(of(&error)) }
         })?;
         let status = answer.status().as_u16();

@@ -38,7 +38,7 @@ pub struct Plan {
     pub protocol: Protocol,
     /// Threads to make the load with; one for each core if not given.
     pub threads: Option<NonZeroU32>,
-    /// As in hey and wrk no certificate is looked at, unless this is asked for.
+    /// As in hey and wrk no certificate is verified by default.
     pub verify_tls: bool,
     pub output: Output,
 }

@@ -63,8 +63,8 @@ struct Turn {
 /// Timers are as fine as a millisecond: their delay is ours and not the server's. More than two milliseconds are not
 /// due to timers, and count.
 const TIMER_SLACK: Duration = Duration::from_millis(2);
-/// The first wait after a request that failed, and the longest: a target that is down is not asked as
-/// fast as a processor can ask.
+/// The first wait after a request that failed, and the longest: a target that is down must not be called in a
+/// busy loop.
 const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
@@ -144,7 +144,7 @@ impl Worker {
     async fn attempt(&self, link: &mut Option<Link>) -> Result<Answer, Failure> {
         let mut kept = link.take();
         if let Some(connection) = &mut kept {
-            // Before a request that cannot be repeated the system is asked, too.
+            // Before a request that cannot be repeated the system is queried, too.
             if connection.is_gone(!self.job.repeatable).await {
                 kept = None;
             }
@@ -196,7 +196,7 @@ impl Schedule {
     async fn turn(&mut self, job: &Job) -> Option<Turn> {
         let due = self.due()?;
         if let Some(end) = job.end.filter(|end| due >= *end) {
-            // Load lasts as long as was asked, also if its last request was sent before.
+            // Load lasts as long as requested, also if its last request was sent before.
             sleep_until(end.into()).await;
             return None;
         }

@@ -37,7 +37,7 @@ const KLOG: [(&str, Shape); 14] = [
     ("vmodule", Shape::Value),
 ];
 
-/// Turns the operator's arguments as Flagger would take them into ones that clap takes.
+/// Rewrites arguments that Flagger accepts into arguments that clap accepts.
 ///
 /// `args` are those of the operator alone, after the program and the subcommand. Known flags get two
 /// dashes and are joined with their value, so that a value may begin with a dash; klog's are

@@ -1,4 +1,4 @@
-//! A text that does not show itself.
+//! Secret texts: redacted when printed.
 
 use std::{convert::Infallible, fmt, str::FromStr};
 
@@ -15,7 +15,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself. For the wire, and for nothing else.
+    /// The text itself, to be sent in a request and never printed.
     pub fn expose(&self) -> &str {
         &self.0
     }

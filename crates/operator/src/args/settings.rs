@@ -41,7 +41,7 @@ pub struct Settings {
     pub no_cross_namespace_refs: bool,
     pub http: Policy,
     pub log: LogSettings,
-    /// Settings that cannot be used, though they are no reason not to start. To be logged.
+    /// Invalid settings that do not keep the operator from starting. To be logged.
     pub warnings: Vec<String>,
 }
 
@@ -241,7 +241,7 @@ fn holds_secret(path: PathBuf) -> Result<PathBuf, SettingsError> {
     }
 }
 
-/// The administrator's own, so it may be anywhere.
+/// A proxy of the administrator may have any address.
 fn proxy_of(flag: &'static str, text: Option<&Secret>) -> Result<Option<Proxy>, String> {
     let Some(text) = text else { return Ok(None) };
     let proxy = Proxy::parse(text.expose());

@@ -1,8 +1,8 @@
 //! Acting: the actions of a decision, in order, until one fails.
 //!
-//! Each action can be carried out twice. A write names the version it is based on; if that is gone, nothing
-//! happens and the canary is observed again. A permit is held for writes, and put down while an alert is
-//! delivered.
+//! Each action can be carried out twice. A write names the version it is based on; if the object has changed
+//! since, nothing is written and the canary is observed again. A permit is taken for writes, and released
+//! while an alert is delivered.
 
 mod primary;
 
@@ -100,7 +100,7 @@ impl Actor {
             let is_rejection = self.note_outcome(canary, observation, action, &outcome);
             outcome.map_err(|error| Failure { error, is_rejection })?;
         }
-        // The status says to the last what the canary waits for; but not once its finalizer is gone.
+        // The status shows to the end what the canary waits for, unless its finalizer is gone.
         let lets_go = observed.lifecycle.deleted_at.is_some()
             && (!observed.lifecycle.has_finalizer
                 || decision.actions.contains(&Action::RemoveFinalizer));
@@ -298,7 +298,7 @@ impl Actor {
         Ok(())
     }
 
-    /// The route that may have a share is written down before it has one, and after the previous one has none.
+    /// Remembers the present route once the previous one is retired, and before the canary gets weight in it.
     async fn note_route(
         &mut self,
         canary: &CanaryRef,
@@ -323,7 +323,7 @@ impl Actor {
         pass: &mut Pass<'_>,
     ) -> Result<(), WriteError> {
         pass.take_permit().await?;
-        // Taken whatever comes of the write: a later decision did not measure this.
+        // Taken even if the write fails: a later decision did not measure this.
         let checks = self.checks.take();
         let next = status::Next {
             memory,
@@ -339,7 +339,7 @@ impl Actor {
         Ok(())
     }
 
-    /// A step that cannot be removed holds nothing up: it is tried again with the next decision.
+    /// A step that cannot be removed blocks nothing: the next decision retries the removal.
     async fn drop_manual_step(
         &mut self,
         canary: &CanaryRef,
@@ -391,7 +391,7 @@ impl<'a> Progress<'a> {
 /// How long a rejected write is not tried again.
 fn rest_after(write: ManagedWrite, interval: Duration) -> Duration {
     match write {
-        // Only the end of the canary follows these: longer than any backoff before the next look.
+        // Only the deletion of the canary needs these: longer than any backoff before the next look.
         ManagedWrite::RestoreApex | ManagedWrite::RestoreRoute => interval.max(BACKOFF_MAX * 2),
         ManagedWrite::Ensure(_)
         | ManagedWrite::Shift

@@ -1,12 +1,12 @@
 //! Analysis: the rollout hooks and metrics of a canary, judged together.
 //!
 //! ```text
-//! metric ─► sources ─► query, once for all who ask it ─► sample ─► limits::judge ─► Verdict
+//! metric ─► sources ─► query, deduplicated ─► sample ─► limits::judge ─► Verdict
 //! ```
 //!
-//! A check has one of four outcomes. A value out of its limits, and a query without a sensible answer, fail
-//! it. Where everything else passed and there was nothing to measure it has no data, which is a failed
-//! check too, unless all metrics without data say `onNoData: hold`.
+//! A check has one of four outcomes. A value out of its limits, and a query without a usable answer, fail it.
+//! If everything else passed and there was nothing to measure, it has no data, which is a failed check too,
+//! unless all metrics without data have `onNoData: hold`.
 
 use futures::{StreamExt, stream};
 use serde_json::Value;
@@ -197,7 +197,7 @@ impl Analysis<'_> {
         let answer = self.query_shared(&observer.query(builtin, model)).await;
         let has_no_value = matches!(answer, Err(QueryFailure::Answer(QueryError::NoValue)));
         let answer = if has_no_value && builtin == Builtin::SuccessRate {
-            // Nothing but errors has no good requests to count: is there traffic at all?
+            // With errors only, good requests have no value: query all requests.
             let all = match self.query_shared(&observer.total_query(model)).await {
                 Ok(all) => Ok(all.sample),
                 Err(QueryFailure::Answer(error)) => Err(error),
@@ -266,7 +266,7 @@ impl Analysis<'_> {
         let question = format!("{key}\n{}\n{query}", metric.interval());
         let answer = self.shared.once(question, run(self.canary, &machine)).await;
         answer.map_err(|error| match Lack::of(&error, &metric.name, self.observation) {
-            // The owner of the template should know that its server does not answer.
+            // The owner of the template needs to know that its server does not answer.
             Lack::Answer(_) => Lack::Answer(format!(
                 "the query of metric {} failed: {} of metric template {key}: {}",
                 metric.name,
@@ -277,7 +277,7 @@ impl Analysis<'_> {
         })
     }
 
-    /// How a template is asked.
+    /// The query machine of a template.
     fn machine(
         &self,
         (key, spec): (&Key, &MetricTemplateSpec),
@@ -306,7 +306,7 @@ impl Analysis<'_> {
         machine.map_err(|error| format!("metric template {key}: {error}"))
     }
 
-    /// A template with what it needs to be asked.
+    /// A template, its key and the Secret that it names.
     async fn template(
         &self,
         reference: &ObjectRef,
@@ -336,7 +336,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// All of them go to the one server of the canary.
+    /// Sends a query to the canary's server, once a check.
     async fn query_shared(&self, text: &str) -> Result<Reading, QueryFailure> {
         let server = self.server();
         self.shared.once(text.to_owned(), query(self.canary, &server, text)).await
@@ -371,22 +371,22 @@ impl Analysis<'_> {
 struct Judgement {
     check: Check,
     measure: Measure,
-    /// There were others to choose from.
+    /// The query returned several series.
     is_ambiguous: bool,
 }
 
-/// Why a metric has no value, in words.
+/// Why a metric has no value, as a message.
 enum Lack {
     /// There is nothing to measure.
     Data(String),
-    /// There is no telling.
+    /// The query failed.
     Answer(String),
 }
 
 // === impl Lack ===
 
 impl Lack {
-    /// The lack that a failed query of a metric leads to.
+    /// The reason, from a failed query of a metric.
     fn of(error: &QueryFailure, metric: &str, observation: &Observation) -> Self {
         match error {
             QueryFailure::Answer(QueryError::NoValue) | QueryFailure::NoData => {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tidegate_providers::{metrics::aws::Signing, request::Request};
 use tracing::dispatcher::{Dispatch, with_default};
 
-/// Signs a request that is complete but for this. Nothing if it cannot be signed.
+/// Signs a request that is otherwise complete. `None` if it cannot be signed.
 pub(super) fn sign(request: &mut Request, signing: &Signing, now: Timestamp) -> Option<()> {
     let Signing { keys, region, service } = signing;
     let identity =
@@ -34,7 +34,7 @@ pub(super) fn sign(request: &mut Request, signing: &Signing, now: Timestamp) -> 
     let (method, url) = (request.method.as_str(), request.url.to_string());
     let body = SignableBody::Bytes(&request.body);
     let signable = SignableRequest::new(method, url, headers.into_iter(), body).ok()?;
-    // It traces what it signs, and for whom.
+    // The signer logs the request and the identity: its traces are dropped.
     let made = with_default(&Dispatch::none(), || signed(signable, &params));
     let (instructions, _) = made.ok()?.into_parts();
     for made in instructions.into_parts().0 {

@@ -23,7 +23,7 @@ pub(crate) struct Canaries {
     cx: Arc<Context>,
     /// The target of each canary that has a loop.
     targets: BTreeMap<Key, Target>,
-    /// Makes the order of first passes another one after each start.
+    /// Changes the order of first passes with each start.
     seed: u64,
 }
 
@@ -59,7 +59,7 @@ impl Canaries {
         }
     }
 
-    /// Canaries of the same target look again: all but the oldest are refused.
+    /// Wakes canaries of the same target: all but the oldest are rejected.
     fn wake_rivals(&self, key: &Key, target: &Target) {
         for (other, _) in self.targets.iter().filter(|(other, it)| *other != key && *it == target) {
             self.cx.cluster.cache.notify(other);
@@ -152,7 +152,7 @@ fn target_of(key: &Key, canary: &Value) -> Target {
     Target::new(key.namespace.to_string(), name)
 }
 
-/// Whether a rollout or a deletion is under way, which the start of the operator must not hold up.
+/// Whether a rollout or a deletion is in progress, which the start of the operator must not hold up.
 fn is_urgent(canary: &Value) -> bool {
     let phase = CanaryPhase::deserialize(&canary["status"]["phase"]).unwrap_or_default();
     phase.is_under_way() || canary["metadata"]["deletionTimestamp"].is_string()

@@ -28,7 +28,7 @@ pub(super) fn after(inputs: &Inputs, uid: &str, change: CookieChange, now: &Cook
         Cookie::Fresh => {
             cookies.canary = make(affinity.map(|it| it.cookie_name.as_str()), "canary");
         }
-        // Browsers that have it are told to drop it until the next one takes its place.
+        // Browsers that have it drop it, until the next cookie replaces it.
         Cookie::Retire => cookies.previous = cookies.canary.take().or(cookies.previous),
     }
     match change.primary {

@@ -48,14 +48,14 @@ pub(super) enum NotYet {
     Unreadable(String),
 }
 
-/// A kind of write that one managed object is put right by.
+/// A kind of write that brings one managed object in sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ManagedWrite {
-    /// Puts an object in place, or gives it another content.
+    /// Creates or updates an object.
     Ensure(ManagedObject),
     /// Divides traffic.
     Shift,
-    /// Takes the canary's share out of the previous route.
+    /// Sets the canary's weight in the previous route to zero.
     RetirePreviousRoute,
     RestoreApex,
     RestoreRoute,
@@ -63,7 +63,7 @@ pub(super) enum ManagedWrite {
     Prune,
 }
 
-/// A managed object: how it compares, the changes that put it right, and the event to record after them.
+/// A managed object: how it compares, the changes that bring it in sync, and the event to record after them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Finding {
     pub(super) state: State,
@@ -117,7 +117,7 @@ impl Env<'_> {
 // === impl ManagedWrite ===
 
 impl ManagedWrite {
-    /// The write that an action is, if it puts a managed object right.
+    /// The write of an action, if it brings a managed object in sync.
     pub(super) fn of(action: &Action) -> Option<Self> {
         match action {
             Action::Ensure(object) => Some(Self::Ensure(*object)),

@@ -40,8 +40,8 @@ pub(super) struct Recorder {
     queue: Queue,
 }
 
-/// Calls of event hooks that wait to be made, in order. They go on when the canary is deleted: its deletion
-/// is the last of them.
+/// Calls of event hooks that wait to be made, in order. They outlive the canary: its deletion is the last of
+/// them.
 struct Queue(Arc<Waiting>);
 
 struct Waiting {

@@ -1,7 +1,7 @@
-//! Calls hooks, and asks the questions that a decision needs answers to.
+//! Calls the hooks of a canary: gates, rollout and rollback hooks.
 //!
-//! Everything is bounded: a call by its timeout and the size of its body, a hook by its retries. An answer
-//! that does not come is a failed check, never a pass. No permit is held while a hook is called.
+//! Everything is bounded: a call by its timeout and the size of its body, a hook by its retries. A missing
+//! answer is a failed check, never a pass. No permit is held while a hook is called.
 
 use std::time::Duration;
 
@@ -34,11 +34,11 @@ pub(super) struct Call {
     kind: WebhookType,
     outgoing: Outgoing,
     retries: u32,
-    /// When the answer is of no more use, by the steady clock.
+    /// When the call is given up, by the steady clock.
     until: Option<Duration>,
 }
 
-/// Calls the hooks of a kind in order, until one says no. After the end of a rollout all of them are called.
+/// Calls the hooks of a kind in order, until one fails. After the end of a rollout all of them are called.
 pub(super) async fn gate(canary: &CanaryRef, observation: &Observation, kind: GateKind) -> Gate {
     let mut gate = Gate::default();
     let calls_all = kind == GateKind::PostRollout;
@@ -100,8 +100,8 @@ pub(super) fn identity<'a>(
     }
 }
 
-/// When hooks of a kind must have answered: after an interval, or after all their timeouts if those
-/// take longer. Retries do not hold a rollout up beyond that, whatever a server asks for.
+/// When hooks of a kind must have answered: after an interval, or after all their timeouts if those take
+/// longer. Retries do not hold a rollout up beyond that, with any `Retry-After`.
 fn until(canary: &CanaryRef, observation: &Observation, kind: WebhookType) -> Duration {
     let timeout = |hook: &Webhook| hook.timeout().ok().and_then(GoDuration::to_std);
     let timeouts: Duration = hooks(observation, kind).filter_map(timeout).sum();
@@ -168,7 +168,7 @@ impl Call {
     }
 }
 
-/// Makes a call, with retries where they may help. Any 2xx is a yes.
+/// Makes a call, with retries where they may help. Any 2xx passes.
 pub(super) async fn call(cx: &Context, call: &Call) -> Result<(), String> {
     let kind = call.kind.as_str();
     let mut attempt = 0;

@@ -27,7 +27,7 @@ use crate::{
     context::Options,
 };
 
-/// Requests that gates are asked again at once.
+/// Requests that gates are retried at once.
 pub(super) const RETRY: &str = "flagger.app/webhook-restart";
 
 /// The canary, its plan and memory, and the objects that they name, as the cache had them.
@@ -181,7 +181,7 @@ impl Inputs {
         }
     }
 
-    /// The revision of Knative that is the primary, or was when it was last written down.
+    /// The revision of Knative that is the primary now, or by the status.
     pub(super) fn primary_revision(&self) -> Option<&str> {
         if self.workload != WorkloadKind::Knative {
             return None;
@@ -213,8 +213,8 @@ impl Inputs {
         let kind = Scaler::of(scaler);
         let Some(target) = &scalers.target else {
             if scalers.primary.is_some() {
-                // Deleted since: the primary keeps the settings it has. A promotion that waits for
-                // new ones would leave traffic divided for as long as they do not come.
+                // Deleted since: the primary keeps the settings it has. A promotion that waits for new ones
+                // would leave traffic divided until there is a scaler again.
                 return Ok(Vec::new());
             }
             let (kind, name) = (kind.kind().kind, scaler.name.clone());

@@ -1,7 +1,7 @@
 //! Performs metric queries: over HTTP, through the API server, or after a wait.
 //!
 //! The queries themselves are state machines of `providers::metrics`; here are their requests, shared by all
-//! metrics of a check that ask the same. A check may be given up at any time: objects that a query created
+//! metrics of a check with the same query. A check may be given up at any time: objects that a query created
 //! in the cluster are then deleted in the background.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -39,11 +39,11 @@ pub(super) struct Server {
     pub(super) trusted: bool,
 }
 
-/// Answers of one check: the same query is sent once, and all metrics that ask it judge the same number.
+/// Deduplicates the queries of one check: metrics with the same query judge the same number.
 #[derive(Default)]
 pub(super) struct Shared(Mutex<BTreeMap<String, Arc<Pending>>>);
 
-/// An answer that is there, or on its way.
+/// An answer, or a query in progress.
 type Pending = OnceCell<Result<Reading, QueryFailure>>;
 
 /// Why a query has no value.
@@ -87,7 +87,7 @@ pub(super) async fn run(
                 Reply::Waited
             }
             Step::Cluster(call) => {
-                // From here on it may be there.
+                // From here on the object may exist.
                 made.leftover = machine.leftover();
                 ask_cluster(&canary.cx, call, left.max(CLEANUP_MAX)).await
             }
@@ -105,7 +105,7 @@ pub(super) async fn run(
             Outcome::Failure(QueryError::Refused { status: 400 | 401 | 403, .. })
         );
         if is_known && is_refused {
-            // Perhaps it is not liked any more: the next check finds out anew.
+            // The server may reject the token: the next check obtains a new one.
             canary.cx.cloud_tokens.forget(&of);
         } else if !is_known && let Some((kept, until)) = machine.reusable_replies(&replies) {
             canary.cx.cloud_tokens.keep(of, kept, until, canary.cx.clock.now());
@@ -221,7 +221,7 @@ pub async fn probe_server(
 // === impl Shared ===
 
 impl Shared {
-    /// The answer to a query: the first to ask sends it, the others wait for the same answer.
+    /// The answer to a query: the first caller sends it, the others wait for the same answer.
     pub(super) async fn once(
         &self,
         question: String,

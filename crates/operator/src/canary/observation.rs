@@ -60,7 +60,7 @@ impl Observation {
     ) -> Self {
         let lifecycle = lifecycle(&inputs);
         let mut plan = inputs.plan.clone();
-        // It would lead to Services that go with the canary.
+        // It would lead to Services that are deleted with the canary.
         plan.revert |= lifecycle.has_finalizer
             && routes.previous.as_ref().is_some_and(|previous| previous.outlives_canary);
         let previous_route =
@@ -126,7 +126,7 @@ impl Observation {
         }
     }
 
-    /// The revision that hooks are told: the pending one, if none was started yet.
+    /// The revision in calls of hooks: the pending one, if none was started yet.
     pub(super) fn checksum(&self) -> String {
         let memory = &self.observed.memory;
         let is_pending = memory.phase.is_idle() || memory.is_gated();

@@ -39,7 +39,7 @@ pub(super) struct PreviousRoute {
     pub(super) place: Option<(Kind, Key)>,
     /// Out of sync while the canary has a share in it.
     pub(super) finding: Finding,
-    /// Whether somebody else made it, and it still leads to Services that go with the canary.
+    /// Whether the canary does not own it, and it still leads to Services that are deleted with the canary.
     pub(super) outlives_canary: bool,
 }
 
@@ -86,8 +86,8 @@ impl PreviousRoute {
     }
 }
 
-/// The reason that nothing is known of a previous route, or of its being one: an error says nothing about
-/// the kinds that are served.
+/// Why it is unknown whether there is a previous route, or how it divides traffic: after an error of a list
+/// it is unknown which kinds are served.
 fn doubt(env: &Env<'_>, inputs: &Inputs, kind: Kind, previous: &RouteMemory) -> Option<String> {
     let failure = |kind: Kind| match env.state(kind) {
         TableState::Failed(why) => Some(why),
@@ -115,7 +115,7 @@ fn retire(
     let is_apex = kind == SERVICE && is_same_service && inputs.canary.spec.service.is_some();
     let side = apex_side(&inputs.plan, &inputs.remembered.memory);
     if is_apex && (side == Side::Canary || inputs.is_deleted()) {
-        // Still the Service that clients use, on the side that the memory says.
+        // Still the Service that clients use, on the side of the remembered phase.
         return Finding::default();
     }
     let mut spec = inputs.canary.spec.clone();

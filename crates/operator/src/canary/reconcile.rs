@@ -219,7 +219,7 @@ impl CanaryReconciler {
     }
 
     /// Reads the canary and all it depends on from the API server: after a conflict, or a write without an
-    /// answer, the cache is not believed.
+    /// answer, the cache may be stale.
     async fn refresh(&mut self) -> Result<(), WriteError> {
         let CanaryRef { cx, key, .. } = &self.canary;
         let Key { namespace, name } = key;
@@ -258,7 +258,7 @@ impl Reconciler for CanaryReconciler {
             let Some(raw) = self.raw() else { return Ok(Next::Gone) };
             let observation = match self.observe(&raw, &round.answers) {
                 Ok(observation) => observation,
-                // A first list that is complete wakes the loop; other reasons are looked at each second.
+                // A first list that is complete wakes the loop; other reasons are checked each second.
                 Err(NotYet::Listing) => {
                     return Ok(Next::At(self.canary.cx.clock.monotonic() + BACKOFF_MIN));
                 }
@@ -268,7 +268,7 @@ impl Reconciler for CanaryReconciler {
                 }
             };
             if round.about.as_ref().is_some_and(|about| *about != observation.checksum()) {
-                // An approval of one revision is none of the next one.
+                // Answers about one revision do not count for the next one.
                 (round.answers, round.about) = (Answers::default(), None);
                 continue;
             }

@@ -28,8 +28,8 @@ pub(super) fn required_kinds(
     kinds.chain(previous_provider_kinds(env, mesh, remembered)).chain(previous).collect()
 }
 
-/// Further kinds of the provider, of which objects may have been written before. Only those that are
-/// served: a watch of others would fail for ever. To be asked once the required kinds are listed.
+/// Further kinds of the provider, of which objects may have been written before. Only those that are served:
+/// a watch of others would fail for ever. To be called once the required kinds are listed.
 pub(super) fn optional_kinds(cluster: &Cluster, mesh: Mesh, spec: &CanarySpec) -> Vec<Kind> {
     let required = mesh.kinds_for(spec);
     if required.is_empty() {

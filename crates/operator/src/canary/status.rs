@@ -1,8 +1,7 @@
 //! Writes the canary itself: its status, `spec.manualStep`, annotations and finalizer.
 //!
-//! A write names the version that the decision was made upon, or that of our own last write: whatever the
-//! cache learnt meanwhile makes the write fail instead of overwriting somebody's change. Nothing is written
-//! when nothing changed.
+//! A write names the version that the decision was made upon, or that of our own last write: a newer change
+//! makes the write fail instead of being overwritten. Nothing is written when nothing changed.
 
 use std::sync::Arc;
 
@@ -163,7 +162,7 @@ impl StatusWriter {
         self.edit(canary, &patch).await
     }
 
-    /// Removes the annotation that asked for another try of the gates.
+    /// Removes the annotation that requests a retry of the gates.
     pub(super) async fn clear_retry(
         &mut self,
         canary: &CanaryRef,

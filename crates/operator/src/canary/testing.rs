@@ -137,7 +137,7 @@ impl Kit {
         Self { bench, cx, api, net, leads, stop }
     }
 
-    /// A canary of Istio that is set up and at rest, with these fields in its spec and status.
+    /// An idle canary of Istio that is set up, with these fields in its spec and status.
     pub(in crate::canary) fn at_rest(spec: &Value, status: &Value) -> Self {
         Self::of(Bench::new("istio").set_up().spec(spec).remembering(status))
     }
@@ -185,14 +185,14 @@ impl Kit {
         self.api.get(CANARY, "web").expect("the canary")
     }
 
-    /// Changes the canary on the API server; the cache learns nothing.
+    /// Changes the canary on the API server, but not in the cache.
     pub(in crate::canary) fn edit_live(&self, change: impl FnOnce(&mut Value)) {
         let mut live = self.live();
         change(&mut live);
         self.api.put(CANARY, live);
     }
 
-    /// The cache learns what the API server has.
+    /// Updates the cache from the API server.
     pub(in crate::canary) fn catch_up(&self) {
         self.cx.cluster.cache.observe(CANARY, self.live());
     }

@@ -21,7 +21,7 @@ use crate::clock::Clock;
 pub(super) struct UnreadySince {
     pub(super) target: Option<Since>,
     pub(super) primary: Option<Since>,
-    /// The remembered time counts for the first look alone: after that this process knows better.
+    /// The remembered time counts for the first look only: later ones use this process' own.
     has_looked: bool,
 }
 
@@ -55,7 +55,7 @@ impl UnreadySince {
     ) {
         let analysis = &spec.analysis;
         let is_unready = |object: Option<&Value>, threshold: i64| {
-            // A parked workload is ready as it is.
+            // A parked workload counts as ready.
             object.is_some_and(|object| {
                 let is_silent =
                     workload.form() == Form::PerNode || workload == WorkloadKind::Knative;

@@ -1,9 +1,9 @@
 //! Validates a spec and strips the invalid parts, so that a running rollout can still be rolled back.
 //!
-//! A spec is validated at every look. Nothing is begun with an invalid one; but a rollout under way, and a
-//! canary that is deleted, must find the way back by the route that has the share. Invalid parts are
-//! therefore left out, or replaced by what the status and the primary say that they were. The engine decides
-//! what follows.
+//! A spec is validated at every look. Nothing is begun with an invalid one; but a rollout in progress must be
+//! rolled back, and a deleted canary reverted, by the route that has the share. Invalid parts are therefore
+//! left out, or replaced by their former values from the status and the primary. The engine decides what
+//! follows.
 //!
 //! ```text
 //! spec ──► spec errors ──► usable spec ──► plan, routes, Services
@@ -126,7 +126,7 @@ fn invisible_upstream(env: &Env<'_>, canary: &Canary, mesh: Mesh) -> Option<Stri
 }
 
 /// The previous target, where it stays the target: until its rollout is over, while it serves clients, and
-/// until a deleted canary has given it back.
+/// until a deleted canary has restored it.
 fn kept_target(canary: &Canary, remembered: &Remembered) -> Option<TargetRef> {
     let was = remembered.previous_target(&canary.spec.target_ref)?;
     let memory = &remembered.memory;
@@ -136,7 +136,7 @@ fn kept_target(canary: &Canary, remembered: &Remembered) -> Option<TargetRef> {
     is_needed.then_some(was)
 }
 
-/// The kind that the target of a rollout under way had, if the spec names another one since.
+/// The kind that the target of a rollout in progress had, if the spec names another one since.
 fn previous_kind(env: &Env<'_>, canary: &Canary) -> Result<Option<WorkloadKind>, NotYet> {
     let is_under_way = canary.status.as_ref().is_some_and(|it| it.phase.is_under_way());
     let copied = match WorkloadKind::of(&canary.spec.target_ref).filter(|_| is_under_way) {

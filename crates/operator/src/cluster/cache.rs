@@ -1,6 +1,6 @@
 //! The cache of the cluster: trimmed objects, fed by watches and by our own writes.
 //!
-//! A read never asks the API server. Our writes are inserted at once, so that a decision sees the effects of
+//! A read sends no request. Our writes are inserted at once, so that a decision sees the effects of
 //! the one before it; an event that is older is ignored. Configuration is kept as fingerprints: contents are
 //! dropped on arrival.
 //!
@@ -55,7 +55,7 @@ pub enum TableState {
     Pending,
     /// Listed at least once; kept up to date by a watch.
     Synced,
-    /// The cluster has no such kind, or has it no longer; with a sentence for people. There are no objects.
+    /// The kind is not served, or no longer, with a message. There are no objects.
     NotServed(String),
     /// Never listed, because that failed in another way. There may be objects.
     Failed(String),

@@ -1,11 +1,11 @@
-//! The addresses of nodes, which a Canary may not make the operator talk to.
+//! The addresses of nodes, which a Canary may not make the operator connect to.
 //!
 //! ```text
 //! watch ──► cache ──► NodeListener ──► NodeAddresses ──► http::guard, at every connection
 //! ```
 //!
-//! No request leaves before nodes were listed. An operator whose role does not let it see them, such
-//! as one that may act in a single namespace, does without: it says so once, and their addresses are open.
+//! No request is sent before nodes were listed. An operator whose role does not let it list them, such as one
+//! that may act in a single namespace, does without: it warns once, and their addresses are open.
 
 use std::{collections::BTreeMap, mem, net::IpAddr, sync::Arc};
 
@@ -64,8 +64,8 @@ fn next(address: IpAddr) -> Option<IpAddr> {
 // === impl NodeAddresses ===
 
 impl NodeAddresses {
-    /// Whether it is an address of a node. Looks through all of them: ten thousand take some microseconds, and
-    /// it is asked once a connection.
+    /// Whether it is an address of a node. Looks through all of them: ten thousand take some microseconds,
+    /// once a connection.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.read().by_node.values().flatten().any(|known| *known == address)
     }
@@ -75,12 +75,12 @@ impl NodeAddresses {
         self.0.read().additions
     }
 
-    /// Whether nodes were listed, or are not to be had.
+    /// Whether nodes were listed, or may not be listed.
     pub(crate) fn is_settled(&self) -> bool {
         self.0.read().knowledge != Knowledge::Pending
     }
 
-    /// The addresses of a node are these from now on; none if it is gone.
+    /// Sets the addresses of a node; none if it is gone.
     pub(crate) fn set(&self, node: &str, addresses: Vec<IpAddr>) {
         // Most changes of a node are not about its addresses.
         let known = self.0.read().by_node.get(node).cloned().unwrap_or_default();
@@ -96,7 +96,7 @@ impl NodeAddresses {
         }
     }
 
-    /// Returns the state before.
+    /// Returns the previous state.
     fn settle(&self, knowledge: Knowledge) -> Knowledge {
         let mut inner = self.0.write();
         mem::replace(&mut inner.knowledge, knowledge)

@@ -5,10 +5,10 @@
 //! /openapi/v3/apis/gateway.networking.k8s.io/v1       the document: schemas of its kinds
 //! ```
 //!
-//! A document is read once, when the first canary needs it. It is read again if a write was refused
-//! over a field, and if its fingerprint is another one when a rollout starts; nothing is asked for
-//! canaries at rest. Any authenticated user may read these pages. Where they cannot be read, routes
-//! have the fields that every cluster knows.
+//! A document is read once, when the first canary needs it. It is read again if a write was refused over a
+//! field, and if its fingerprint has changed when a rollout starts; idle canaries cause no request. Any
+//! authenticated user may read these pages. Where they cannot be read, routes have the fields that every
+//! cluster knows.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -40,7 +40,7 @@ pub struct Schemas(Mutex<BTreeMap<&'static str, Document>>);
 /// One version of the group, as it was read.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Document {
-    /// The address it has in the index, fingerprint and all.
+    /// The address it has in the index, with the fingerprint.
     address: String,
     /// Its kinds.
     kinds: BTreeMap<String, RouteFields>,
@@ -50,7 +50,7 @@ struct Document {
 enum Unread {
     /// Another attempt may help.
     Unavailable(String),
-    /// It will not.
+    /// No attempt will help.
     Unusable(String),
 }
 
@@ -76,7 +76,7 @@ impl Schemas {
 // === impl Cluster ===
 
 impl Cluster {
-    /// The fields a kind of route has here; `None` until that was found out.
+    /// The fields a kind of route has here; `None` until its document was read.
     pub(crate) fn route_fields(&self, kind: Kind) -> Option<RouteFields> {
         if kind.group != GROUP {
             return Some(RouteFields::default());
@@ -119,7 +119,7 @@ impl Cluster {
         self.cache.notify_all();
     }
 
-    /// Reads it again if it is another one by now.
+    /// Reads the document again if its fingerprint has changed.
     pub(crate) async fn check_schema(self, kind: Kind) {
         let known = self.schemas.0.lock().get(kind.version).map(|it| it.address.clone());
         let Some(known) = known.filter(|_| kind.group == GROUP) else { return };
@@ -130,7 +130,7 @@ impl Cluster {
         }
     }
 
-    /// Reads it again because a write was refused; true if it is another one.
+    /// Reads the document again after a rejected write; true if it changed.
     pub(super) async fn reload_schema(&self, kind: Kind) -> bool {
         if kind.group != GROUP {
             return false;
@@ -141,7 +141,7 @@ impl Cluster {
         }
     }
 
-    /// The document of a kind, or nothing if it is still the one of this address.
+    /// The document of a kind; `None` if it still has this address.
     async fn read_document(&self, kind: Kind, known: &str) -> Result<Option<Document>, Unread> {
         let index = self.page(kind, "/openapi/v3").await?;
         let path = format!("apis/{}/{}", kind.group, kind.version);

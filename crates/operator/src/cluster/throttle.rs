@@ -16,12 +16,12 @@ use tower::{Layer, Service};
 
 use crate::clock::Clock;
 
-/// How much may be asked.
+/// The limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Requests a second; 0 is no limit.
     pub per_second: u32,
-    /// Requests in one go, after a pause that was long enough.
+    /// Requests at once, after a long enough pause.
     pub burst: u32,
 }
 
@@ -36,12 +36,12 @@ pub struct Throttle {
 pub struct Throttled<S> {
     inner: S,
     throttle: Throttle,
-    /// The turn that was taken and has not come yet.
+    /// The wait for the turn that was taken.
     turn: Option<BoxFuture<'static, ()>>,
     has_turn: bool,
 }
 
-/// Turns at an even pace, some of which may be taken in advance.
+/// A token bucket: turns at an even pace, some of which may be taken in advance.
 ///
 /// Kept as one moment: when the turns taken so far would be used up at that pace.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl<S: Service<R>, R> Service<R> for Throttled<S> {
 impl Bucket {
     fn new(rate: Rate) -> Option<Self> {
         let pace = Duration::from_secs(1).checked_div(rate.per_second)?;
-        // The one that is let through on time is not ahead of anything.
+        // The first of a burst is on time: only the others are ahead.
         let ahead = pace.saturating_mul(rate.burst.max(1) - 1);
         Some(Self { pace, ahead, used_until: Duration::ZERO })
     }

@@ -1,8 +1,9 @@
 //! Watches: one per kind, into the cache.
 //!
-//! Objects arrive as untyped JSON: a malformed one disturbs no other. A kind that the cluster does not serve is
-//! tried again with growing pauses, and its state in the cache says so meanwhile. The same holds for a kind that is
-//! served no longer, after a while without another answer: one API server of several may learn of a kind late.
+//! Objects arrive as untyped JSON: a malformed one disturbs no other. A kind that the cluster does not serve
+//! is retried with backoff, and marked in the cache. The same holds for a kind that is served no longer,
+//! after a while without another answer: API servers of one cluster may start to serve a kind at different
+//! times.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,11 +28,11 @@ const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Longest pause where the cluster has no such kind, or RBAC forbids it: only a person can change that.
 const REFUSED_MAX: Duration = Duration::from_mins(5);
-/// A failure this long after the one before is a first one. A server that always lists and never
-/// watches does not get there: its lists would cost the most.
+/// A failure this long after the previous one starts again with the first pause. A server that always lists
+/// and never watches does not get there: its lists would cost the most.
 const QUIET: Duration = Duration::from_mins(2);
 
-/// A kind that was listed is gone when that was said for so long.
+/// A kind that was listed counts as gone after it was not found for this long.
 const GONE_AFTER: Duration = Duration::from_mins(1);
 
 /// Nodes are large, 100 KiB with all their images, and there may be thousands: one page of them is held
@@ -95,7 +96,7 @@ pub(crate) async fn feed(
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
-                // That a list begins says nothing of how it ends.
+                // The start of a list does not mean that it succeeds.
                 if !matches!(event, watcher::Event::Init) {
                     missing_since = None;
                 }
@@ -132,7 +133,7 @@ pub(crate) async fn feed(
                     warn!(kind = kind.kind, why, "A kind could not be listed; it is retried");
                 }
                 cluster.synced.notify_waiters();
-                // Nothing is asked before the stream is.
+                // No request is made before the stream is polled.
                 let longest = if is_refused(&error) { REFUSED_MAX } else { PAUSE_MAX };
                 clock.sleep(pauses.after_failure(clock.monotonic(), longest)).await;
             }

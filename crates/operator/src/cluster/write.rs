@@ -38,7 +38,7 @@ pub enum WriteError {
     /// The object does not exist.
     #[error("{what} does not exist")]
     Missing { what: String },
-    /// The server refuses the write, and would again.
+    /// The server rejects the write; a retry would not help.
     #[error("{what} was refused: {why}")]
     Refused { what: String, why: String },
     /// The server did not answer, or not now. The write may have happened.

@@ -124,7 +124,7 @@ impl Actor {
     }
 }
 
-/// The condition that a refused write shows up in.
+/// The condition that reports a refused write.
 fn refusal_kind(action: &Action) -> ConditionKind {
     match action {
         Action::Create(_) | Action::Delete(..) | Action::ForceDelete(_) => {
@@ -154,7 +154,7 @@ fn refusal_kind(action: &Action) -> ConditionKind {
     }
 }
 
-/// The event that a refused write is told by.
+/// The reason of the Event that reports a refused write.
 fn failed_reason(action: &Action) -> &'static str {
     match action {
         Action::Create(_) => "FailedCreate",

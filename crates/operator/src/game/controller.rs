@@ -94,8 +94,8 @@ impl Controller for GameWorkloads {
         &KINDS
     }
 
-    /// The definitions may be installed later, or never. No hook is called before the addresses are known that
-    /// it must not lead to.
+    /// The definitions may be installed later, or never. No hook is called before the addresses of nodes,
+    /// which are closed to hooks, are known.
     fn prepare(&self, _: &mut Watches) -> BoxFuture<'static, ()> {
         let cx = Arc::clone(&self.cx);
         Box::pin(async move {
@@ -115,7 +115,7 @@ impl Controller for GameWorkloads {
         watches.add(HOOK_TEMPLATE, Silent);
     }
 
-    /// With our pause: its owner may change with nothing else.
+    /// With the mark of our own pause, which may change alone.
     fn wake_fields(&self, object: &Value) -> Value {
         let metadata = &object["metadata"];
         json!([

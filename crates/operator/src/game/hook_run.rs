@@ -1,7 +1,7 @@
 //! Reconciles one hook run: measures the metrics that are due, and writes the result.
 //!
-//! Metrics are measured without a permit: a server that does not answer must not hold up others. A measurement
-//! whose result could not be written is kept, since a hook may act each time it is asked.
+//! Metrics are measured without a permit: a server that does not answer must not hold up others. A
+//! measurement whose result could not be written is kept, since a hook may act each time it is called.
 
 use std::{sync::Arc, time::Duration};
 
@@ -234,7 +234,7 @@ impl HookRunReconciler {
         Ok(written)
     }
 
-    /// Records metrics that never end, as a run begins.
+    /// Warns of metrics that never end, when a run begins.
     async fn doubt(&self, object: &Value) {
         let Ok(reading) = run::measured(object) else { return };
         for metric in reading.run.endless() {
@@ -277,7 +277,7 @@ impl HookRunReconciler {
 }
 
 impl HookRunReconciler {
-    /// What a run that is not over comes to now; nothing if that is written down.
+    /// The assessment of a run in progress; `None` if the status has it already.
     async fn assess(&mut self, reading: Reading, tasks: &[Task]) -> Option<Assessment> {
         let before = reading.run.clone();
         let known = self.unwritten.take().filter(|(after, _)| *after == before.results);
@@ -302,7 +302,7 @@ impl HookRunReconciler {
         let is_first = before.started.is_none();
         next.started.get_or_insert(started.unwrap_or(now));
         let assessment = next.assess(finished.unwrap_or(now));
-        // Nothing was due and nothing follows from that: nothing is written.
+        // Nothing was due and nothing changed: nothing is written.
         if taken.is_empty() && !is_first && !is_news(&before, &assessment) {
             return None;
         }
@@ -346,7 +346,7 @@ impl HookRunReconciler {
             Due::Over => Work::Expire,
             Due::Refuse(invalid) => Work::Write(reading.run.refused(&invalid, now)),
             Due::Measure(tasks) => {
-                // A run that has started goes on as it began.
+                // A problem does not stop a run that has started.
                 let problem = reading.problem().filter(|_| reading.run.started.is_none());
                 if let Some(why) = problem {
                     return Work::Write(unreadable(why, now));

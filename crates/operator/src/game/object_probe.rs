@@ -1,4 +1,4 @@
-//! Reads and writes the objects of the cluster that hook metrics ask for.
+//! Reads and writes the objects of the cluster that hook metrics name.
 
 use kube::{
     Api,

@@ -87,7 +87,7 @@ pub(super) async fn revise(
     }
 }
 
-/// Whether the name of a revision belongs to somebody else.
+/// Whether the name of a revision has another owner.
 async fn is_taken(workload: &WorkloadRef, name: &str) -> Result<bool, WriteError> {
     let cluster = &workload.cx.cluster;
     cluster.refresh(workload.place(CONTROLLER_REVISION, name)).await?;

@@ -468,7 +468,7 @@ impl Kit {
         self.pass_until(reconciler, stopped).await
     }
 
-    /// One pass of a loop that may be told to stop.
+    /// One pass of a loop that may be stopped.
     pub(crate) async fn pass_until<R: Reconciler>(
         &self,
         reconciler: &mut R,

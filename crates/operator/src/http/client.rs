@@ -71,7 +71,7 @@ struct Trust {
     certificate: Option<ClientCertificate>,
 }
 
-/// The way out: through a proxy, or directly.
+/// The route of requests: through a proxy, or directly.
 struct Egress {
     proxy: Option<Proxy>,
     direct: bool,
@@ -96,7 +96,7 @@ const SHARED_PERMIT_MAX: Duration = Duration::from_secs(10);
 pub(crate) const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Below the 60 s after which common servers close, so that a kept connection is seldom a dead one.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Of one host; a tick asks a metrics server a handful of questions at a time.
+/// Of one host; a tick sends a metrics server a handful of queries at a time.
 const IDLE_PER_HOST_MAX: usize = 4;
 /// Two switches give four; the rest are proxies, which a Canary can name at will.
 const POOLS_MAX: usize = 32;
@@ -117,8 +117,7 @@ const CONNECTION_HEADERS: [HeaderName; 10] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// Headers that cannot be credentials. Of others one cannot know, so they stay behind when a
-/// redirect leads to another server.
+/// Headers that cannot be credentials. All others are dropped when a redirect leads to another server.
 const HARMLESS_HEADERS: [HeaderName; 4] = [ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT];
 
 // === impl Client ===
@@ -440,7 +439,7 @@ mod tests {
         Policy { allow_loopback: true, environment_proxies: false, ..Policy::default() }
     }
 
-    /// Trusts the one certificate there is.
+    /// Trusts the one test certificate.
     fn friend() -> Client {
         let mut friend = Client::with_resolver(local(), Arc::new(Here));
         friend.verified = runtime_tls::client(Trust::Authorities(roots()));

@@ -206,7 +206,7 @@ impl Connector {
         Self { dialer, guard, proxy }
     }
 
-    /// Whether the server that a proxy is asked for may be reached.
+    /// Whether a server behind a proxy may be reached.
     ///
     /// A proxy that a user names looks names up in its own network. The administrator's is in the
     /// operator's, and may reach more than pods do: names are looked up here first, and a name

@@ -10,7 +10,7 @@ use super::url::UrlError;
 pub enum HttpError {
     #[error("invalid URL: {0}")]
     Url(#[from] UrlError),
-    /// The address is one that a Canary may not make the operator talk to.
+    /// The address is one that a Canary may not make the operator connect to.
     #[error("`{host}` is refused: {reason}")]
     Forbidden { host: String, reason: &'static str },
     #[error("`{host}` has no address")]
@@ -39,8 +39,8 @@ pub enum HttpError {
 // === impl HttpError ===
 
 impl HttpError {
-    /// The exchange failed on the way, so asking again may help. Not so for a certificate that is
-    /// not trusted, an address that is refused or a redirect that is not followed.
+    /// The exchange broke off, so a retry may help. Not so for a certificate that is not
+    /// trusted, an address that is refused or a redirect that is not followed.
     pub fn is_connection(&self) -> bool {
         match self {
             Self::NoSuchHost { .. }

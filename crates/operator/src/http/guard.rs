@@ -16,7 +16,7 @@ use std::{
 
 use crate::cluster::nodes::NodeAddresses;
 
-/// The addresses that requests may reach, and how many may be under way. The default is the strict one.
+/// The addresses that requests may reach, and how many may be in flight. The default is the strict one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// For a cluster in this process, whose services live on loopback.

@@ -1,7 +1,7 @@
-//! Permits: bounds on the requests under way, in all and for each namespace.
+//! Permits: bounds on the requests in flight, in all and for each namespace.
 //!
-//! A request waits for a permit of its namespace first, so one namespace never has more than its share in the queue
-//! for the shared permits, and those are given in the order of asking.
+//! A request waits for a permit of its namespace first, so one namespace never has more than its share in the
+//! queue for the shared permits, and those are given in the order of requests.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,7 +22,7 @@ struct Lane {
     users: usize,
 }
 
-/// For one request under way; given back when dropped.
+/// For one request in progress; released when dropped.
 pub(super) struct Permit {
     total: Option<OwnedSemaphorePermit>,
     _of_namespace: OwnedSemaphorePermit,
@@ -67,7 +67,7 @@ impl Limits {
 }
 
 impl Permit {
-    /// Gives the shared permit back: a long request holds up its own namespace only.
+    /// Releases the shared permit: a long request holds up its own namespace only.
     pub(super) fn release_shared(&mut self) {
         self.total = None;
     }

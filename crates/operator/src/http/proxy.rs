@@ -1,4 +1,4 @@
-//! Proxies: `http` and `https`, which are asked to connect or to forward, and `socks5`.
+//! Proxies: `http` and `https`, which connect or forward, and `socks5`.
 //!
 //! A proxy looks names up itself. The address of a proxy that a user names is checked, and so is a server
 //! behind it that is given as an address. The administrator's own proxy may reach more than others, so

@@ -117,7 +117,7 @@ impl Script {
     }
 }
 
-/// Head and body of one request, as far as they are told by `content-length`.
+/// Head and body of one request; `content-length` gives the length of the body.
 async fn read_request(stream: &mut TcpStream) -> String {
     let mut text = String::new();
     let mut buffer = [0; 4096];
@@ -405,7 +405,7 @@ async fn a_canary_cannot_ride_on_the_administrators_connection() {
 
 #[tokio::test]
 async fn a_name_that_changes_its_mind_is_caught() {
-    /// Harmless when first asked, ours from then on.
+    /// Harmless in the first lookup, ours from then on.
     struct Rebinding(Mutex<u32>);
     impl Resolve for Rebinding {
         fn resolve(&self, _: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
@@ -548,7 +548,7 @@ async fn names_are_checked_before_the_administrators_proxy_gets_them() {
         };
         assert_eq!(checking.send(request()).await.is_ok(), checked, "{url}");
         assert_eq!(leaving.send(request()).await.is_ok(), left, "left to the proxy: {url}");
-        // The administrator's own addresses are not looked at.
+        // The administrator's own addresses are not checked.
         let own = Outgoing { trusted: true, ..request() };
         assert!(checking.send(own).await.is_ok(), "{url}");
     }

@@ -1,8 +1,8 @@
-//! A URL that has been checked, and that does not give away its secrets.
+//! URLs that are checked, and that print without their secrets.
 //!
-//! Chat services put their token into the path, metrics servers into the query, people put passwords
-//! before the host. So a [`SafeUrl`] prints its scheme and host and nothing else; the parts that are sent are
-//! asked for by name ([`SafeUrl::uri`], [`SafeUrl::authorization`]).
+//! Chat services put their token into the path, metrics servers into the query, people put passwords before
+//! the host. So a [`SafeUrl`] prints its scheme and host and nothing else; the parts that are sent have
+//! methods of their own ([`SafeUrl::uri`], [`SafeUrl::authorization`]).
 
 use std::{
     fmt::{self, Write as _},

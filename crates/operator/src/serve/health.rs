@@ -1,8 +1,8 @@
 //! Whether the operator is alive and ready.
 //!
-//! A loop that must turn holds a [`Heartbeat`] and beats it each time round. A thing that must be
-//! there first, such as a filled cache, is a [`Readiness`] that its owner sets. Both show their names only, so the
-//! pages need no login.
+//! A loop that must not stall holds a [`Heartbeat`] and beats it in each iteration. A precondition, such as a
+//! filled cache, is a [`Readiness`] that its owner sets. Both show their names only, so the pages need no
+//! login.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -48,7 +48,7 @@ impl Health {
 
     /// Expects a loop called `name` to beat at least every `silence_max`, from now on.
     ///
-    /// Several times its interval is a good choice: a stall is a loop that hangs, not a slow turn.
+    /// Several times its interval is a good choice: a stall is a loop that hangs, not a slow iteration.
     pub fn expect_beats(self: &Arc<Self>, name: &'static str, silence_max: Duration) -> Heartbeat {
         let beat = Beat { last: self.clock.monotonic(), silence_max };
         self.state.lock().beats.insert(name, beat);
@@ -93,7 +93,7 @@ impl fmt::Debug for Health {
 // === impl Heartbeat ===
 
 impl Heartbeat {
-    /// The loop has turned.
+    /// Records an iteration of the loop.
     pub fn beat(&self) {
         let now = self.health.clock.monotonic();
         if let Some(beat) = self.health.state.lock().beats.get_mut(self.name) {

@@ -7,7 +7,7 @@ use crate::game::testing::{Kit, NAMESPACE, pod, with};
 
 const KINDS: [Kind; 1] = [POD];
 
-/// A controller that writes down what it is told.
+/// A controller that records its calls.
 #[derive(Clone, Default)]
 struct Recorder {
     lines: Arc<Mutex<Vec<String>>>,

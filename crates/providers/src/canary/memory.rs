@@ -186,7 +186,7 @@ pub struct StatusExtras<'a> {
     pub route: Option<&'a RouteMemory>,
     /// Whether the previous route gives the canary no traffic.
     pub is_previous_route_retired: bool,
-    /// Since when target and primary have been below their ready threshold, where the cluster does not say.
+    /// Since when target and primary have been below their ready threshold, where their status has no time.
     pub unready_since: [Option<Timestamp>; 2],
 }
 
@@ -236,7 +236,7 @@ fn rollout(memory: &Memory, extras: &StatusExtras<'_>) -> Map<String, Value> {
         is_previous_route_retired,
         unready_since,
     } = *extras;
-    // Only a rollout has deadlines: at rest a pod that is missing for a moment is no reason to write.
+    // Only a rollout has deadlines: while idle a pod that is missing for a moment is no reason to write.
     let is_under_way = memory.phase.is_under_way();
     let [canary, primary_unready] =
         unready_since.map(|since| since.filter(|_| is_under_way).map(moment));

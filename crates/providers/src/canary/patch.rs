@@ -10,7 +10,7 @@ pub fn patch(live: &Value, fields: Map<String, Value>) -> Option<Map<String, Val
         if *now == value {
             continue;
         }
-        // A merge patch merges: what is no longer there must be said to be gone.
+        // A merge patch merges: absent members must be set to null.
         let value = match (now, value) {
             (Value::Object(now), Value::Object(mut new)) => {
                 for key in now.keys() {

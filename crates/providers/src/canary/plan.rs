@@ -49,7 +49,7 @@ pub fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
         traffic,
         steps: steps(spec),
         max,
-        // Traffic that cannot be divided goes back at once.
+        // Traffic that cannot be divided returns at once.
         promotion_step: match analysis.step_weight_promotion {
             Some(step) if capabilities.weighted => step.max(0),
             Some(_) | None => 0,
@@ -134,7 +134,7 @@ fn strategy(spec: &CanarySpec, mesh: Mesh, notes: &mut Vec<Note>) -> (Strategy, 
     (Strategy::BlueGreen, ITERATIONS_INSTEAD)
 }
 
-/// Where the provider can keep clients on their side, and the user wants that.
+/// Whether clients are kept on their side: if the provider can, and the user wants that.
 fn stickiness(spec: &CanarySpec, ability: Affinity) -> Stickiness {
     let Some(asked) = &spec.analysis.session_affinity else { return Stickiness::None };
     let asks_both = asked.primary_cookie_name.as_deref().is_some_and(|name| !name.is_empty());
@@ -208,7 +208,7 @@ fn leads_nowhere(spec: &CanarySpec, mesh: Mesh) -> bool {
     }
 }
 
-/// Why the workload cannot be reached. A Service as target is the apex, and nobody here knows its pods.
+/// Why the workload cannot be reached. A Service as target is the apex; its pods are unknown.
 fn unreachable(spec: &CanarySpec, mesh: Mesh) -> Vec<&'static str> {
     let mut errors = Vec::new();
     if spec.target_ref.is_knative() {

@@ -1,4 +1,4 @@
-//! The provider and target that a rollout under way was begun with.
+//! The provider and target that a rollout in progress was begun with.
 //!
 //! A spec may be edited in mid-rollout into one that cannot be carried out. The status and the route say
 //! which provider and which target the rollout has, so that it can still be rolled back.
@@ -11,7 +11,7 @@ use crate::{
     workload::WorkloadKind,
 };
 
-/// The target of the rollout under way.
+/// The target of the rollout in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RolloutTarget {
     /// The one that the spec names.

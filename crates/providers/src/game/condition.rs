@@ -107,9 +107,9 @@ type Result<T> = std::result::Result<T, ConditionError>;
 
 /// The verdict of a measurement.
 ///
-/// With both conditions the failure is looked at first, and neither is inconclusive. An error in a
-/// condition is an error of the measurement, with the reason for people. A number that is none, or is
-/// infinite, may fail a measurement, and is never what lets it pass.
+/// With both conditions the failure is evaluated first, and neither is inconclusive. An error in a condition
+/// is an error of the measurement, with the reason for people. A number that is NaN or infinite may fail a
+/// measurement, and never lets it pass.
 pub fn judge(
     success: Option<&Condition>,
     failure: Option<&Condition>,
@@ -157,7 +157,7 @@ impl Condition {
         self.ask(result, matcher).map(|(is_met, _)| is_met)
     }
 
-    /// Whether it holds, and whether all numbers it was asked of are numbers.
+    /// Whether it holds, and whether all numbers that it was evaluated on are finite.
     fn ask(&self, result: &Value, matcher: &dyn Matcher) -> Result<(bool, bool)> {
         let (value, is_finite) = evaluate::evaluate(&self.expr, result, matcher)?;
         match value {
@@ -201,7 +201,7 @@ impl Value {
         }
     }
 
-    /// Every number in it is one, and not infinite.
+    /// Whether every number in it is finite.
     fn is_finite(&self) -> bool {
         match self {
             Self::Nil | Self::Bool(_) | Self::Int(_) | Self::Text(_) => true,

@@ -166,7 +166,7 @@ impl Step {
         match self {
             Self::Field(name) => {
                 found.extend(from.iter().filter_map(|value| value.get(name)));
-                // From nothing, as a filter may leave, there is nothing to miss.
+                // An empty list, as a filter may leave, has nothing to miss.
                 if found.is_empty() && !from.is_empty() {
                     return Err(PathError::NotFound(name.clone()));
                 }

@@ -198,8 +198,8 @@ fn object_question(
     if provider.fields.is_empty() {
         return Err("there are no fields".to_owned());
     }
-    // The operator asks with its own rights, which the author of the run may not have: a
-    // measurement must not reveal the contents of a Secret.
+    // The request has the operator's rights, which the author of the run may not have: a measurement must not
+    // reveal the contents of a Secret.
     let is_core = group.as_deref().unwrap_or_default().is_empty();
     if is_core && kind.as_deref().is_some_and(|kind| kind != "Pod") {
         return Err("of the core kinds a hook may look at Pods only".to_owned());
@@ -243,13 +243,13 @@ fn path(text: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// The problem of a metric with any answer, so that it need not be asked at all.
+/// The problem of a metric with any answer, so that it need not be measured at all.
 pub fn problem(metric: &HookMetric, arguments: &[Argument]) -> Option<String> {
     question(metric, arguments).err().or_else(|| unreadable(metric))
 }
 
-/// The same of a metric of a template, whose arguments are not given yet: they are those that it
-/// declares and those that describe a pod.
+/// The same of a metric of a template, whose arguments are not given yet: they are those that it declares and
+/// those that describe a pod.
 pub fn doubt(metric: &HookMetric, declared: &[Argument]) -> Option<String> {
     let texts = texts(metric);
     for filled in &texts {
@@ -299,7 +299,7 @@ fn unreadable(metric: &HookMetric) -> Option<String> {
         }
         vec![Kind::Text]
     } else if provider.prometheus.is_some() {
-        // Which of the two it is, only the answer tells.
+        // Only the answer shows which of the two it is.
         vec![Kind::Float, Kind::List(Box::new(Kind::Float))]
     } else {
         return None;
@@ -383,7 +383,7 @@ pub fn judge_prometheus(
     }
     let is_empty = matches!(&measured, Measured::List(items) if items.is_empty());
     let mut verdict = verdict(metric, &measured, value, matcher);
-    // Nothing passes for want of data, unless a condition says that nothing is good.
+    // Nothing passes without data, unless a condition accepts no data.
     let is_judged = metric.success_condition.as_deref().is_some_and(|text| !text.is_empty());
     if is_empty && verdict.phase == HookPhase::Successful && !is_judged {
         verdict.phase = HookPhase::Inconclusive;

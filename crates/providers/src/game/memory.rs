@@ -283,7 +283,7 @@ fn deployment(memory: &Memory, selector: String) -> GameDeploymentStatus {
         replicas,
         ready,
         available,
-        // Only sets tell.
+        // Only sets have it.
         current: _,
         updated,
         updated_ready,

@@ -121,8 +121,8 @@ fn canary(asked: &CanaryStrategy, problems: &mut Vec<String>) -> Canary {
     }
 }
 
-/// The steps without fields of no meaning. A list without arguments, or a default that is written
-/// out, must not begin a release again.
+/// The steps without fields that have no effect. A list without arguments, or a default that is written out,
+/// must not begin a release again.
 fn plain(steps: &[ApiStep]) -> Value {
     let mut steps = steps.to_vec();
     for hook in steps.iter_mut().filter_map(|step| step.hook.as_mut()) {
@@ -314,7 +314,7 @@ fn indexes(annotations: &Value) -> Indexes {
     }
 }
 
-/// `resume`, or `resume@<revision>` for that release only; or a word that is none of ours.
+/// `resume`, or `resume@<revision>` for that release only; or an unknown word.
 fn asked(annotations: &Value) -> (Option<Asked>, Option<String>) {
     let Some(text) = annotations[names::ASK].as_str() else { return (None, None) };
     let (word, revision) = match text.split_once('@') {

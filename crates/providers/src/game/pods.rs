@@ -50,8 +50,8 @@ pub fn new(kind: Kind, workload: &Value, template: &Value, pod: &NewPod, name: &
             }
         }
     }
-    // With any update strategy: another may be asked for later, and a gate cannot be added to a pod
-    // that is there.
+    // With any update strategy: the user may choose another one later, and a gate cannot be added to a pod
+    // that exists.
     let gate = json!({ "conditionType": names::GATE });
     let gates = spec.entry("readinessGates").or_insert_with(|| json!([]));
     if let Some(gates) = gates.as_array_mut()
@@ -129,14 +129,14 @@ pub(super) fn is_identified(pod: &Value) -> bool {
     identity_labels(name, ordinal).iter().all(|(key, value)| labels[key] == *value)
 }
 
-/// Puts the labels of a numbered pod right. Its volumes cannot be changed once it exists.
+/// Fixes the labels of a numbered pod. Its volumes cannot be changed once it exists.
 pub fn identify(pod: &Value) -> Value {
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
     let labels = ordinal(name).map(|ordinal| identity_labels(name, ordinal)).unwrap_or_default();
     based_on(pod, json!({ "metadata": { "labels": labels } }))
 }
 
-/// Says on the pod that it is about to go, or takes that back.
+/// Marks the pod as about to be deleted, or removes the mark.
 pub fn mark(pod: &Value, is_leaving: bool) -> Value {
     annotate(pod, names::DELETING, is_leaving.then_some("true"))
 }
@@ -277,7 +277,7 @@ fn make(patch: &mut Value, change: &PodChange) {
         patch["spec"]["containers"] = containers.into();
     }
     for (name, value) in &change.labels {
-        // Labels that we write ourselves are no business of a template.
+        // Labels that we write ourselves are not taken from a template.
         if name != names::REVISION {
             patch["metadata"]["labels"][name] = value.as_deref().map_or(Value::Null, Value::from);
         }

@@ -17,8 +17,8 @@ pub fn data(template: &Value) -> String {
     revision_data(&engine_json(template))
 }
 
-/// Which revision a template is: that with the same data, or else the newest that means the same. Some
-/// were stored by others, in other words, and a workload that is taken over must not be rolled for that.
+/// Which revision a template is: that with the same data, or else the newest equivalent one. Some were stored
+/// by others in another form, and a workload that is taken over must not be rolled for that.
 pub fn choose(
     workload: &str,
     template: &Value,

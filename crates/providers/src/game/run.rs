@@ -163,8 +163,7 @@ pub fn new(
     })
 }
 
-/// Members that say nothing are left out; a limit of nothing says something where its absence means
-/// something else.
+/// Members without effect are left out; a limit of zero stays where its absence means something else.
 fn spec(template: &Value, arguments: &[Argument]) -> Value {
     let metrics = template["spec"]["metrics"].as_array().into_iter().flatten();
     let mut spec = json!({ "metrics": metrics.map(copied).collect::<Vec<_>>() });
@@ -186,7 +185,7 @@ fn copied(metric: &Value) -> Value {
     let waits = metric["successfulLimit"].as_i64().unwrap_or(0) > 0
         || metric["consecutiveSuccessfulLimit"].is_i64();
     let says_nothing = |name: &str, value: &Value| match name {
-        // Absent is none at all where a metric waits, and four where it checks.
+        // Absent means no limit of failures where a metric waits, and four where it checks.
         "failureLimit" => *value == 0 && !waits,
         "consecutiveErrorLimit" => false,
         _ => *value == 0 || *value == "",

@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// Labels that every selector of the tables is asked about.
+    /// Labels that every selector of the tables is tried on.
     fn labels() -> [Value; 4] {
         [
             json!({}),

@@ -1,4 +1,4 @@
-//! Facts as event hooks are sent them: the phase and the `type`.
+//! Facts as event hooks get them: the phase and the `type`.
 
 use tidegate_engine::{Fact, Phase};
 

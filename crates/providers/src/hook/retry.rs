@@ -1,7 +1,7 @@
 //! Retries of hook calls: which answers are retried, and the backoff.
 //!
-//! Waits double from one second up to thirty. A server that says when to come back is believed, up
-//! to the same thirty seconds: the rollout waits meanwhile, and so does taking it back.
+//! Waits double from one second up to thirty. A server's `Retry-After` is obeyed, up to the same thirty
+//! seconds: the rollout waits meanwhile, and so does a rollback.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 /// How an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure<'a> {
-    /// There was an answer, and it was not a yes.
+    /// There was an answer, and it failed the hook.
     Answered {
         /// Its status.
         status: u16,
@@ -24,7 +24,7 @@ pub enum Failure<'a> {
     Hopeless,
 }
 
-/// No wait is longer. Flagger believes any `Retry-After`; a hook could hold a rollout for years.
+/// No wait is longer. Flagger obeys any `Retry-After`; a hook could hold a rollout for years.
 pub const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// How long to wait before the next attempt; `None` if there should be none.
@@ -38,7 +38,7 @@ pub fn wait(attempt: u32, failure: Failure<'_>, now: Timestamp) -> Option<Durati
             let asked = retry_after.and_then(|text| parse_retry_after(text, now));
             Some(asked.map_or(backoff, |asked| asked.min(WAIT_MAX)))
         }
-        // 501 is about the server's abilities, not about its health.
+        // 501 means that the server cannot do this: a retry does not help.
         Failure::Answered { status, .. } if status < 500 || status == 501 => None,
         Failure::Answered { .. } | Failure::Unreachable => Some(backoff),
         Failure::Hopeless => None,

@@ -71,20 +71,20 @@ pub enum Source {
     Container {
         /// Its address.
         address: String,
-        /// The value it asks for.
+        /// The authorization that it expects.
         authorization: Option<String>,
     },
     /// The metadata of the instance we run on.
     Instance,
 }
 
-/// How far we are.
+/// The state of obtaining keys.
 pub(super) enum Progress {
     Ask(Box<Call>),
     Have { keys: Keys, used: usize, until: Option<Timestamp> },
 }
 
-/// Our name where a role asks for one.
+/// Our name where a role needs one.
 const SESSION_NAME: &str = "tidegate";
 
 /// The metadata of an instance. Not a name: it cannot be pointed at another address.
@@ -174,7 +174,7 @@ impl Source {
         }
     }
 
-    /// Distinguishes it from others; nothing if there is nothing to find out.
+    /// Distinguishes it from others; nothing if no request is needed.
     pub(super) fn identity(&self, region: &str, sts: Option<&str>) -> Option<Fingerprint> {
         let sts = sts.unwrap_or_default();
         match self {

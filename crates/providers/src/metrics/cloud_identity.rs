@@ -1,5 +1,4 @@
-//! The cloud identity that a request is made with, where that takes requests of its own to find
-//! out.
+//! The cloud identity that a request is made with, where obtaining it takes requests of its own.
 
 use jiff::Timestamp;
 
@@ -11,9 +10,9 @@ use super::{
 };
 use crate::request::sensitive;
 
-/// How to find out the identity.
+/// How to obtain the identity.
 pub(super) enum CloudIdentity {
-    /// There is nothing to find out: the request has all it needs.
+    /// The request has all it needs.
     None,
     /// Keys of Amazon's, for signatures of this service in this region.
     Aws {
@@ -23,16 +22,16 @@ pub(super) enum CloudIdentity {
         region: String,
         /// The service signed for.
         service: &'static str,
-        /// Where keys for a role are had, if not at the usual place.
+        /// Where keys for a role are obtained, if not at the usual place.
         sts: Option<String>,
     },
     /// A token of Google's.
     Google(Box<google::Source>),
 }
 
-/// How far that has got.
+/// The state of obtaining it.
 pub(super) enum Stage {
-    /// This has to be asked first.
+    /// This request comes first.
     Ask(Box<Call>),
     /// It is known, and took this many replies.
     Ready {
@@ -43,7 +42,7 @@ pub(super) enum Stage {
         /// Until when it is good, if it ends and that is known.
         until: Option<Timestamp>,
     },
-    /// It cannot be known.
+    /// It cannot be obtained.
     Failed(QueryError),
 }
 
@@ -65,7 +64,7 @@ pub(super) enum Key {
 // === impl Identity ===
 
 impl CloudIdentity {
-    /// Distinguishes it from others; nothing if it takes no request to find out.
+    /// Distinguishes it from others; nothing if it takes no request to obtain.
     pub(super) fn fingerprint(&self) -> Option<Fingerprint> {
         match self {
             Self::None => None,

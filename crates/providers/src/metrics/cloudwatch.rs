@@ -98,7 +98,7 @@ pub(super) fn ask(question: &Question<'_>) -> Result<Plan, ProviderError> {
     Ok(Plan::named(question, identity(question, region), call, Box::new(parse)))
 }
 
-/// Whether it lets us ask. That nothing is no query is an answer.
+/// Whether it accepts us. An error about the query is an answer.
 pub(super) fn probe(question: &Question<'_>) -> Result<Plan, ProviderError> {
     let region = region(question)?;
     let body = json!({ "StartTime": 0, "EndTime": 0, "MetricDataQueries": [] });
@@ -208,7 +208,7 @@ fn parse(status: u16, body: &[u8]) -> Result<Reading, QueryError> {
     Ok(Reading { sample, series: results.len() })
 }
 
-/// Whether the same request may go better in a moment.
+/// Whether a retry of the same request may help.
 pub(super) fn is_passing(status: u16, body: &[u8]) -> bool {
     status == 429 || status >= 500 || reason(body) == Some("ThrottlingException")
 }

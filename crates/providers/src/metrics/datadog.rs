@@ -52,7 +52,7 @@ pub(super) fn ask(question: &Question<'_>) -> Result<Plan, ProviderError> {
     Ok(Plan::once(question, Call::of(question, request), read))
 }
 
-/// Whether the keys are good.
+/// Whether the keys are accepted.
 pub(super) fn probe(question: &Question<'_>) -> Result<Plan, ProviderError> {
     let request = request(question, "/api/v1/validate", &[])?;
     Ok(Plan::greeting(question, Call::of(question, request)))

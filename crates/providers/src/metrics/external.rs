@@ -4,9 +4,8 @@
 //! [NAMESPACE/]METRIC[?labelSelector=SELECTOR]
 //! ```
 //!
-//! Without an address it is the API server of the cluster that is asked. The operator's own token is
-//! good there and goes nowhere else: another address gets the token of the Secret or none, and has to
-//! be `https`.
+//! Without an address the API server of the cluster is queried. The operator's own token is sent there and
+//! nowhere else: another address gets the token of the Secret or none, and has to be `https`.
 //!
 //! | key of the Secret | |
 //! |---|---|
@@ -52,7 +51,7 @@ pub(super) fn ask(question: &Question<'_>) -> Result<Plan, ProviderError> {
     plan(question, &wanted, Box::new(parse))
 }
 
-/// Whether it answers. That there is no such metric is an answer.
+/// Whether it answers. An error about an unknown metric is an answer.
 pub(super) fn probe(question: &Question<'_>) -> Result<Plan, ProviderError> {
     let wanted = Wanted {
         namespace: "kube-system".into(),

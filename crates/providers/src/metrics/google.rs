@@ -36,7 +36,7 @@ pub struct Environment {
     pub endpoint: Option<String>,
 }
 
-/// How a token is had: by one request.
+/// How a token is obtained: by one request.
 pub(super) struct Source {
     call: Call,
     /// The identity of the token.
@@ -45,7 +45,7 @@ pub(super) struct Source {
     pub(super) quota_project: Option<String>,
 }
 
-/// Why credentials are of no use.
+/// Why credentials cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BadKey {
     /// They cannot be read.
@@ -68,7 +68,7 @@ const METADATA_HOST: &str = "metadata.google.internal";
 const METADATA_PATH: &str = "/computeMetadata/v1/instance/service-accounts/default/token";
 /// Longest key file. One has about 2.4 KiB.
 const KEY_MAX: usize = 32 * 1024;
-/// More is no lifetime of a token.
+/// Longest lifetime of a token.
 const LIFETIME_MAX_S: i64 = 24 * 3600;
 
 // === impl Environment ===

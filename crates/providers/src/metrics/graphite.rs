@@ -22,7 +22,7 @@ pub(super) fn ask(question: &Question<'_>) -> Result<Plan, ProviderError> {
     Ok(Plan::once(question, call(question, question.query)?, Box::new(parse)))
 }
 
-/// Whether it answers. That it knows no such target is an answer.
+/// Whether it answers. An error about an unknown target is an answer.
 pub(super) fn probe(question: &Question<'_>) -> Result<Plan, ProviderError> {
     let read = Box::new(|status, body: &[u8]| match parse(status, body) {
         Ok(_) | Err(QueryError::NoValue) => Ok(Reading::ONLINE),

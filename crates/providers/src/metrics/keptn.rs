@@ -1,10 +1,10 @@
-//! Keptn: a metric that is there already, or an analysis that is made for the occasion.
+//! Keptn: a metric that exists, or an analysis that is made for the query.
 //!
 //! ```text
 //! keptnmetric/NAMESPACE/NAME                        status.value of the object
 //! analysis/NAMESPACE/DEFINITION[/TIMEFRAME[/ARGS]]  1 if it passes, 0 if not
 //!
-//! made -> looked at, every second, ten times -> removed, with any result
+//! made -> read, every second, ten times -> deleted, with any result
 //! ```
 //!
 //! Only the first word may be written in any case; Flagger makes all of the query small, also the
@@ -25,7 +25,7 @@ use super::{
 
 pub(super) const NAME: &str = "keptn";
 
-/// An analysis that is to be made, watched and removed.
+/// An analysis that is to be made, watched and deleted.
 pub(super) struct Analysis {
     namespace: String,
     name: String,
@@ -34,7 +34,7 @@ pub(super) struct Analysis {
 
 const GROUP: &str = "/apis/metrics.keptn.sh/v1beta1";
 const TIMEFRAME: &str = "1m";
-/// How often an analysis is looked at, and how long apart.
+/// How often an analysis is read, and how long apart.
 const LOOKS_MAX: usize = 10;
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 /// Longest name of an object, less the suffix behind that of a definition.
@@ -86,7 +86,7 @@ pub(super) fn ask(question: &Question<'_>) -> Result<Plan, ProviderError> {
     }
 }
 
-/// The cluster itself answers, so there is nothing to find out.
+/// The cluster itself answers, so there is nothing to probe.
 #[expect(clippy::unnecessary_wraps, reason = "as the other providers")]
 pub(super) fn probe(_: &Question<'_>) -> Result<Plan, ProviderError> {
     Ok(Plan::Known(Reading::ONLINE))
@@ -136,12 +136,12 @@ impl Analysis {
     pub(super) fn next(&self, replies: &[Reply]) -> Step {
         let Some((made, after)) = replies.split_first() else { return self.make() };
         match made.answer() {
-            // An object of this name is not ours to look at or remove.
+            // An object of this name is not ours to read or delete.
             Ok((status @ (400..500), _)) => {
                 return Step::done(Err(QueryError::Refused { status, reason: None }));
             }
             Ok((200..300, _)) => {}
-            // It may be there all the same.
+            // It may exist all the same.
             Ok((status, _)) => {
                 let error = QueryError::Refused { status, reason: None };
                 return self.removed(Err(error), after);
@@ -168,7 +168,7 @@ impl Analysis {
         self.removed(Err(QueryError::NotInTime), looks)
     }
 
-    /// The outcome, once the object is gone. That it could not be removed does not change it.
+    /// The outcome, once the object is gone. A failed deletion does not change it.
     fn removed(&self, verdict: Result<Reading, QueryError>, replies: &[Reply]) -> Step {
         if replies.is_empty() {
             return Step::Cluster(self.removal());

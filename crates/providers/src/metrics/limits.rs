@@ -71,7 +71,7 @@ pub enum Direction {
     Above,
 }
 
-/// Doubts about a metric that can be evaluated; for people, once.
+/// Warnings about a metric that can be evaluated; for people, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warning {
     /// No limit is given, and none is a limit of 0: every success rate passes, nothing else does.
@@ -178,8 +178,8 @@ impl Measure {
     }
 }
 
-/// A value and its limit as Flagger rounds them, unless the value would then look as if it were on
-/// the limit: `99.00% < 99%` is of no use. Then the value in full.
+/// A value and its limit as Flagger rounds them, unless the value would then look as if it were on the limit,
+/// as in `99.00% < 99%`. Then the value in full.
 fn numbers(value: f64, limit: Option<f64>) -> (String, Option<String>) {
     let rounded = text::two_decimals(value);
     let differs =

@@ -1,7 +1,7 @@
 //! New Relic: NRQL, over one interval.
 //!
-//! With a query key it is the Insights API that is asked, as Flagger does. That one is on its way
-//! out: with a user key instead, it is `NerdGraph`.
+//! With a query key the Insights API is queried, as Flagger does. New Relic is retiring it: with a user key
+//! instead, it is `NerdGraph`.
 //!
 //! | key of the Secret | |
 //! |---|---|
@@ -33,7 +33,7 @@ pub(super) fn ask(question: &Question<'_>) -> Result<Plan, ProviderError> {
     Ok(Plan::once(question, call, Box::new(parse)))
 }
 
-/// Whether the key is good for the account.
+/// Whether the key is accepted for the account.
 pub(super) fn probe(question: &Question<'_>) -> Result<Plan, ProviderError> {
     let call = call(question, "SELECT * FROM Metric")?;
     let read = Box::new(|status, body: &[u8]| {
@@ -49,7 +49,7 @@ fn call(question: &Question<'_>, nrql: &str) -> Result<Call, ProviderError> {
         // It becomes part of a path.
         return Err(ProviderError::BadKey { provider: NAME, key: ACCOUNT });
     }
-    // Since no seconds ago there is nothing.
+    // A window of zero seconds has no data.
     let seconds = (support::interval_ms(question)? / 1000).max(1);
     let nrql = format!("{nrql} SINCE {seconds} seconds ago");
     let request = match (support::secret(question, QUERY_KEY), support::secret(question, USER_KEY))

@@ -75,7 +75,7 @@ struct Placeholder<'a> {
 
 /// Addresses in one query. A query has to fit into a URL, and some hundred pods are judged as well as all.
 const NODES_MAX: usize = 256;
-/// The variable of a metric that, set to `99`, asks for the percentile where the mean is the rule.
+/// The variable of a metric that, set to `99`, selects the percentile where the mean is the rule.
 const PERCENTILE: &str = "percentile";
 
 // === impl Observer ===
@@ -104,8 +104,8 @@ impl Observer {
         Self { dialect, label: format!("{chosen}{suffix}"), workload }
     }
 
-    /// Whether requests to the canary are known by the address that answered and by nothing else: a
-    /// [`Model`] without addresses then finds nothing.
+    /// Whether requests to the canary are known by the address that answered and by nothing else: a [`Model`]
+    /// without addresses then matches no request.
     pub const fn needs_addresses(&self) -> bool {
         matches!(self.dialect, Dialect::Apisix)
     }

@@ -52,7 +52,7 @@ pub enum Credentials {
 /// Why a query cannot be sent. Quotes no value, since any of them may be secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// The address of the server is of no use.
+    /// The address of the server cannot be used.
     #[error("the metrics server cannot be reached")]
     Address(#[from] AddressError),
     /// A header that HTTP does not allow.
@@ -228,7 +228,7 @@ pub(super) fn add_headers(
             continue;
         }
         if header == AUTHORIZATION {
-            // The login in the address gives way; two such values are none.
+            // The login in the address gives way; two such values are invalid.
             request.headers.remove(AUTHORIZATION);
         }
         for value in values {

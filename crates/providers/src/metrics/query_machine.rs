@@ -12,9 +12,9 @@
 //! ```
 //!
 //! [`QueryMachine::next`] is a function of the replies alone: the same replies give the same step, so a
-//! driver may be dropped anywhere and started again. Each step but the last is answered with one
-//! [`Reply`], pushed behind the others; a call that failed or took too long is [`Reply::Lost`],
-//! after which there may still be something to tidy up. At most [`STEPS_MAX`] steps are taken.
+//! driver may be dropped anywhere and started again. Each step but the last is answered with one [`Reply`],
+//! pushed behind the others; a call that failed or took too long is [`Reply::Lost`], after which cleanup may
+//! still be needed. At most [`STEPS_MAX`] steps are taken.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -48,8 +48,8 @@ pub struct Question<'a> {
     pub interval: &'a str,
     /// Now.
     pub now: Timestamp,
-    /// The metric that asks, for instance `test/podinfo/errors`: distinguishes the objects of two
-    /// canaries that ask at the same time.
+    /// The metric of the query, for instance `test/podinfo/errors`: distinguishes the objects of two canaries
+    /// that query at the same time.
     pub asker: &'a str,
     /// The only namespace objects may be looked at in, where references across namespaces are off.
     pub confined_to: Option<&'a str>,
@@ -57,7 +57,7 @@ pub struct Question<'a> {
     pub environment: &'a CloudEnvironment,
 }
 
-/// A question with the way to its answer. Prints as the name of its provider.
+/// A query and its requests. Prints as the name of its provider.
 pub struct QueryMachine {
     provider: &'static str,
     plan: Plan,
@@ -70,9 +70,9 @@ pub enum Step {
     Send(Box<Call>),
     /// Send this to the API server.
     Cluster(ClusterCall),
-    /// Wait, and say [`Reply::Waited`]; or [`Reply::Lost`] at once if time is up.
+    /// Wait, and reply [`Reply::Waited`]; or [`Reply::Lost`] at once if time is up.
     Wait(Duration),
-    /// That was all.
+    /// The query is over.
     Done(Outcome),
 }
 
@@ -136,7 +136,7 @@ pub enum Reply {
     Lost,
 }
 
-/// Why a question cannot be asked. Quotes nothing that may be secret.
+/// Why a query cannot be sent. Quotes nothing that may be secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
     /// An unknown type.
@@ -161,7 +161,7 @@ pub enum ProviderError {
         /// Key of the Secret.
         key: &'static str,
     },
-    /// A key of the Secret holds something of no use.
+    /// A key of the Secret has an unusable value.
     #[error("{provider} credentials: {key} cannot be used")]
     BadKey {
         /// The provider that needs it.
@@ -169,7 +169,7 @@ pub enum ProviderError {
         /// Key of the Secret.
         key: &'static str,
     },
-    /// The address is of no use.
+    /// The address cannot be used.
     #[error("{provider}: {why}")]
     Address {
         /// The provider of that address.
@@ -204,12 +204,12 @@ pub enum ProviderError {
     /// The interval is not a span of time.
     #[error("error parsing metric interval: {0:?} is no duration such as 1m or 90s")]
     Interval(String),
-    /// The query looks where it must not.
+    /// The query names a forbidden namespace.
     #[error(
         "{provider}: namespace {namespace} is another one, and references across namespaces are off"
     )]
     Confined {
-        /// The provider that would be asked.
+        /// The provider of that query.
         provider: &'static str,
         /// The namespace in the query.
         namespace: String,
@@ -219,7 +219,7 @@ pub enum ProviderError {
 /// Reads the number in an answer.
 pub(super) type Read = Box<dyn Fn(u16, &[u8]) -> Result<Reading, QueryError> + Send + Sync>;
 
-/// The way to an answer.
+/// The requests that lead to an answer.
 pub(super) enum Plan {
     /// Obtain credentials if need be, then one request over HTTP.
     Http(Box<HttpPlan>),
@@ -250,11 +250,11 @@ const BEFORE_THE_END: SignedDuration = SignedDuration::from_secs(60);
 /// An analysis is looked at ten times, a second apart.
 const LOOKING: Duration = Duration::from_secs(10);
 
-/// How often a request is repeated that was turned away for the moment, and how long after the first time.
+/// How often a request is repeated that was refused for the moment, and how long after the first time.
 const TRIES_MORE: u32 = 3;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 
-/// How one provider is asked and probed.
+/// How one provider is queried and probed.
 struct Provider {
     name: &'static str,
     ask: fn(&Question<'_>) -> Result<Plan, ProviderError>,
@@ -291,13 +291,13 @@ fn provider_of(question: &Question<'_>) -> Result<&'static Provider, ProviderErr
     if let Some(secret) = question.secret {
         let (chain, key) = (secret.contains_key("tls.crt"), secret.contains_key("tls.key"));
         if chain != key {
-            // Asking without the certificate that was meant is asking something else.
+            // Without its certificate the query would be another one.
             let key = if chain { "tls.key" } else { "tls.crt" };
             return Err(ProviderError::MissingKey { provider: provider.name, key });
         }
     }
     if question.provider.secret_ref.is_some() && question.secret.is_none() {
-        // Asking without the login that was meant is asking something else.
+        // Without its login the query would be another one.
         let what = "the Secret it refers to";
         return Err(ProviderError::Missing { provider: provider.name, what });
     }
@@ -313,13 +313,13 @@ fn known_types() -> String {
 // === impl QueryMachine ===
 
 impl QueryMachine {
-    /// How to get the value of a metric.
+    /// The query for the value of a metric.
     pub fn of(question: &Question<'_>) -> Result<Self, ProviderError> {
         let provider = provider_of(question)?;
         Ok(Self { provider: provider.name, plan: (provider.ask)(question)? })
     }
 
-    /// How to find out whether the provider answers at all. It does if the outcome is a value.
+    /// The query that checks whether the provider answers at all. It does if the outcome is a value.
     pub fn probe(question: &Question<'_>) -> Result<Self, ProviderError> {
         let provider = provider_of(question)?;
         Ok(Self { provider: provider.name, plan: (provider.probe)(question)? })
@@ -346,7 +346,7 @@ impl QueryMachine {
         (is_passing && tries < TRIES_MORE).then(|| FIRST_WAIT * 2_u32.pow(tries))
     }
 
-    /// Distinguishes the identity it asks with; nothing if that takes no request to find out.
+    /// Distinguishes the identity of its requests; nothing if that takes no request to obtain.
     pub fn identity(&self) -> Option<Fingerprint> {
         match &self.plan {
             Plan::Http(plan) => plan.identity.fingerprint(),
@@ -367,8 +367,7 @@ impl QueryMachine {
         }
     }
 
-    /// Removes the object that it makes in the cluster, if it makes one: for a driver that gives up
-    /// early.
+    /// Deletes the object that it makes in the cluster, if it makes one: for a driver that gives up early.
     pub fn leftover(&self) -> Option<ClusterCall> {
         match &self.plan {
             Plan::Analysis(analysis) => Some(analysis.removal()),
@@ -404,7 +403,7 @@ impl Plan {
         Self::named(question, CloudIdentity::None, call, read)
     }
 
-    /// A request that asks for nothing but a yes.
+    /// A request whose answer has no value.
     pub(super) fn greeting(question: &Question<'_>, call: Call) -> Self {
         let read = |status, _: &[u8]| support::online(status == 200, status);
         Self::once(question, call, Box::new(read))

@@ -52,7 +52,7 @@ pub(super) fn ask(question: &Question<'_>) -> Result<Plan, ProviderError> {
     Ok(Plan::named(question, identity, call, Box::new(parse)))
 }
 
-/// Whether it lets us ask. That an empty query is none is an answer.
+/// Whether it accepts our credentials. An error about the empty query is an answer.
 pub(super) fn probe(question: &Question<'_>) -> Result<Plan, ProviderError> {
     let identity = identity(question)?;
     if let Some(address) = promql(question) {

@@ -20,8 +20,8 @@ pub type Fingerprint = [u8; 32];
 pub(super) const UNRESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A query of an answer looks back over this many intervals: a server that is behind, or that keeps
-/// points further apart than the interval, still has something to show.
+/// A query looks back over this many intervals: a server that lags, or that keeps points further apart than
+/// the interval, still has a value.
 const WINDOW_INTERVALS: i64 = 10;
 
 /// A GET below an address, with these parameters and the template's headers.
@@ -160,7 +160,7 @@ pub(super) fn only(sample: Option<Sample>) -> Result<Reading, QueryError> {
     sample.map(|sample| Reading { sample, series: 1 }).ok_or(QueryError::NoValue)
 }
 
-/// The reading of a probe, from an answer that means yes.
+/// The reading of a probe, from an answer that passes.
 pub(super) fn online(is_online: bool, status: u16) -> Result<Reading, QueryError> {
     if is_online { Ok(Reading::ONLINE) } else { Err(QueryError::Refused { status, reason: None }) }
 }

@@ -10,7 +10,7 @@ use super::{
     query_machine::{Call, ClusterCall},
 };
 
-/// All of a question, owned.
+/// All parts of a question, owned.
 #[derive(Clone)]
 pub(super) struct Asked {
     pub(super) provider: MetricProvider,
@@ -107,7 +107,7 @@ impl Asked {
         QueryMachine::probe(&self.question())
     }
 
-    /// Why it cannot be asked.
+    /// Why it cannot be sent.
     pub(super) fn refusal(&self) -> ProviderError {
         self.machine().unwrap_err()
     }

@@ -58,8 +58,8 @@ pub(super) fn for_discord(request: Request) -> Result<Request, AddressError> {
     request.with_path(&path)
 }
 
-/// Slack says yes with 200 also when it means no: then the body is JSON with `ok` false. A hook
-/// answers with a plain `ok`, which is no JSON and a yes.
+/// Slack answers 200 also when it refuses: then the body is JSON with `ok` false. A hook answers with a plain
+/// `ok`, which is no JSON and passes.
 pub(super) fn taken(body: &[u8]) -> Result<(), NotifyError> {
     let Ok(answer) = serde_json::from_slice::<Value>(body) else { return Ok(()) };
     if answer["ok"] != false {

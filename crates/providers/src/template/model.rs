@@ -1,4 +1,4 @@
-//! The values that a template can ask for, checked.
+//! The values that a template can use, checked.
 //!
 //! Names end up between quotes and in regular expressions of query languages. They are those of
 //! Kubernetes objects, but a spec may say anything; a text that is no name is refused here and
@@ -86,8 +86,7 @@ impl Model {
         Self { route: route.to_owned(), ..self }.checked()
     }
 
-    /// The same with the addresses that the canary is reached at; texts that are no address are
-    /// left out.
+    /// The same with the addresses of the canary; texts that are no address are left out.
     #[must_use]
     pub fn with_addresses<'a>(mut self, addresses: impl IntoIterator<Item = &'a str>) -> Self {
         let parsed = addresses.into_iter().filter_map(|address| address.parse().ok());
@@ -95,14 +94,14 @@ impl Model {
         self
     }
 
-    /// The same, for a template of another namespace: it is asked with a login that is not the
-    /// canary's, so a variable may be a value in its query and no more of it.
+    /// The same, for a template of another namespace: it is queried with a login that is not the canary's, so
+    /// a variable may be a value in its query and no more of it.
     ///
     /// Values are put in as they are, as in Flagger: those that would end a value in the provider's
     /// language are refused instead.
     pub fn for_stranger(self, provider: &str) -> Result<Self, ModelError> {
         let ends = match provider {
-            // The query is part of an address: another parameter would be another question.
+            // The query is part of an address: another parameter would be another query.
             "graphite" => "\"'`\\&;#%+?",
             "keptn" | "externalmetrics" => "\"'`\\&;#%+?/",
             _ => "\"'`\\",
@@ -114,7 +113,7 @@ impl Model {
         }
     }
 
-    /// Where the canary is reached, if that was looked up.
+    /// Addresses of the canary, if they were looked up.
     pub fn addresses(&self) -> &BTreeSet<IpAddr> {
         &self.addresses
     }

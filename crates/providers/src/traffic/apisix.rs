@@ -83,7 +83,7 @@ impl ClonedRoute for Apisix {
     }
 
     fn copy_name(&self, cx: &RouteCx<'_>) -> String {
-        // Of any kind: a reference that is edited into a wrong one still leads back by this copy.
+        // Of any kind: a reference that is edited into a wrong one is still reset by this copy.
         let named = cx.spec.route_ref.as_ref().map_or("", |route| route.name.as_str());
         format!("{named}-{}-canary", cx.spec.apex_name())
     }

@@ -28,7 +28,7 @@ const MARKS: [&str; 5] = [
     "meta.helm.sh/",
 ];
 
-/// Names the annotations that were copied, so that one that is gone from the original is missed.
+/// Names the annotations that were copied, so that the removal of one from the original is noticed.
 const COPIED: &str = "tidegate.dev/copied-annotations";
 
 /// A provider whose route is cloned from one of the user's: an Ingress, unless it says otherwise.
@@ -65,7 +65,7 @@ pub(super) trait ClonedRoute: Debug {
     /// The live copy with everything sent to the primary and nothing else changed.
     fn reset_to_primary(&self, case: &RouteCase<'_>, copy: &Value) -> Option<Change>;
 
-    /// Whether a copy that its owner takes along is deleted all the same.
+    /// Whether a copy that its owner would delete is deleted all the same.
     fn is_deleted_at_once(&self) -> bool {
         false
     }
@@ -92,10 +92,10 @@ pub(super) struct CloneSpec {
 #[derive(Debug)]
 pub(super) struct ClonedObject<C>(pub(super) C);
 
-/// Annotations of the original that fit, as the copy has them, and which those are.
+/// Annotations of the original that fit, as the copy has them, and their names.
 ///
-/// An apply takes back what an earlier one had. Without their names on the copy nothing would tell
-/// that there is something to take back.
+/// An apply removes the fields of an earlier one. Without their names on the copy nothing would show that
+/// there is something to remove.
 pub(super) fn annotations(
     original: &Value,
     fits: impl Fn(&str) -> bool,
@@ -172,7 +172,7 @@ impl<C: ClonedRoute> Router for ClonedObject<C> {
         self.0.reset_to_primary(case, route)
     }
 
-    /// A copy that was a user's own is given back; one without another owner is deleted.
+    /// A copy that was a user's own is restored; one without another owner is deleted.
     fn finalize(&self, case: &RouteCase<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         let Some(copy) = self.found(case, live) else { return Ok(Vec::new()) };
         let (kind, owner) = (*self.0.kind(), &case.cx.owner);

@@ -25,7 +25,7 @@ pub enum RouteError {
         /// The object.
         object: Place,
     },
-    /// The routing object says something we did not write.
+    /// The routing object has content that we did not write.
     #[error("{object} cannot be read: {why}")]
     Malformed {
         /// The object.
@@ -63,7 +63,7 @@ pub enum RouteError {
         /// Which condition is missing.
         why: String,
     },
-    /// The canary's spec asks for something that cannot be written.
+    /// The canary's spec has a field that cannot be written.
     #[error("{canary}: {field}: {why}")]
     Spec {
         /// The canary.
@@ -73,7 +73,7 @@ pub enum RouteError {
         /// The problem.
         why: String,
     },
-    /// The caller asks for something the provider cannot do.
+    /// The caller requests something that the provider cannot do.
     #[error("{canary}: the provider \"{provider}\" cannot {what}")]
     Unsupported {
         /// The canary.
@@ -83,7 +83,7 @@ pub enum RouteError {
         /// The requested value.
         what: &'static str,
     },
-    /// A share for the canary was asked for before there was a cookie.
+    /// A share for the canary was requested before there was a cookie.
     #[error("{canary}: {field} has to be stored before traffic is shifted")]
     NoCookie {
         /// The canary.

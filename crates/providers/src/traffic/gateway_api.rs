@@ -61,8 +61,8 @@ pub(super) struct Version {
     full: bool,
 }
 
-/// Fields of a route that clusters may or may not know, depending on the version and channel of
-/// Gateway API that is installed.
+/// Fields of a route that clusters may or may not have, depending on the version and channel of Gateway API
+/// that is installed.
 ///
 /// A server-side apply with an unknown field is refused whole, so these are written only where the
 /// cluster's own schema has them. The default, for clusters whose schema cannot be read, has the
@@ -132,7 +132,7 @@ pub(super) fn check(version: Version, case: &RouteCase<'_>) -> Result<(), RouteE
 /// Brings the route into shape.
 ///
 /// A route of ours for the other protocol, left when the service changed it, passes its split on, unless that
-/// was done before, and goes: of two routes for one host a gateway takes the older.
+/// was done before, and is deleted: of two routes for one host a gateway takes the older.
 pub(super) fn reconcile(
     version: Version,
     case: &RouteCase<'_>,
@@ -153,7 +153,7 @@ pub(super) fn reconcile(
     Ok(route.into_iter().chain(pruned).collect())
 }
 
-/// The split of the live route, once its parents took it.
+/// The split of the live route, once its parents accepted it.
 pub(super) fn read(
     version: Version,
     case: &RouteCase<'_>,
@@ -190,7 +190,7 @@ pub(super) fn is_shaped(object: &Value, names: &ServiceNames) -> bool {
     weighted(object, names).is_some() && !reference::is_divided(object)
 }
 
-/// Gives back a route that the canary no longer refers to.
+/// Restores a route that the canary no longer refers to.
 pub(super) fn undo_previous(kind: Kind, case: &RouteCase<'_>, route: &Value) -> Option<Change> {
     let is_route = (kind.group, kind.version) == (HTTP_ROUTE_V1.group, HTTP_ROUTE_V1.version)
         || kind == HTTP_ROUTE_V1BETA1;
@@ -316,8 +316,8 @@ fn cookie_of(backend: &Value) -> Option<String> {
 impl Version {
     /// The route that a spec asks for.
     ///
-    /// gRPC is asked for by the protocol's name or, where that says nothing else, by the name of the
-    /// port. `kubernetes.io/h2c` is a transport and not a protocol; `grpc-web` is HTTP.
+    /// gRPC is selected by the protocol's name or, where that decides nothing, by the name of the port.
+    /// `kubernetes.io/h2c` is a transport and not a protocol; `grpc-web` is HTTP.
     pub(super) fn of(mesh: Mesh, spec: &CanarySpec) -> Self {
         if mesh == Mesh::GatewayApiV1Beta1 {
             return V1BETA1;

@@ -60,10 +60,10 @@ const SETTINGS: [&str; 9] = [
     "initialConnectionWindowSize",
     "httpProxyHostName",
 ];
-/// Names the upstream that settings were taken from: without it nothing would tell, once `upstreamRef` is
+/// Names the upstream that settings were taken from: without it nothing would show, once `upstreamRef` is
 /// gone, which of them are the user's own.
 const SETTINGS_OF: &str = "tidegate.dev/settings-of";
-/// Failures that are retried where the spec names none: Gloo retries nothing without a word.
+/// Failures that are retried where the spec names none: Gloo retries nothing by default.
 const RETRIED: &str = "5xx";
 
 /// The router of Gloo.

@@ -1,7 +1,7 @@
 //! `analysis.match` where a provider can compare headers and nothing else.
 //!
-//! Items are alternatives, headers of one item hold together. Other conditions are refused: a
-//! dropped condition would send more users to the canary than were named, or all of them.
+//! Items are alternatives, headers of one item hold together. Other conditions are refused: a dropped
+//! condition would send more users to the canary than intended, or all of them.
 
 use tidegate_api::canary::analysis::{AnalysisMatch, HeaderMatch};
 

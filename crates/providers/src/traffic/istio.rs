@@ -116,8 +116,8 @@ pub(super) fn write(
     Ok(route(case, live, split, &cookies)?.into_iter().collect())
 }
 
-/// Whether an object is as we make it. Destination rules have no shape of their own: annotations tell
-/// which were taken over.
+/// Whether an object is as we make it. Destination rules have no shape of their own: annotations show which
+/// were taken over.
 pub(super) fn is_shaped(object: &Value, names: &ServiceNames) -> bool {
     weighted(object, names).is_some()
 }
@@ -136,8 +136,7 @@ fn policy(case: &RouteCase<'_>, host: &str) -> DesiredObject {
         spec: Value::Object(spec),
         beside: Map::new(),
         exact: exactly(POLICY_FIELDS),
-        // Without owners nothing tells ours from the user's, and a backup of our own is worse than
-        // none.
+        // Without owners nothing tells ours from the user's, and a backup of our own is worse than none.
         shaped: !case.cx.owner.can_own,
     }
 }

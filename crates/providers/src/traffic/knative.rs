@@ -138,7 +138,7 @@ fn latest<'s>(case: &RouteCase<'_>, service: &'s Value) -> Result<&'s str, Route
 
 /// Makes the latest revision the primary, with the canary's share as it is.
 ///
-/// Both entries lead to that revision then, and the one before gets no more traffic.
+/// Both entries lead to that revision then, and the previous one gets no more traffic.
 pub(super) fn promote(case: &RouteCase<'_>, live: &Live) -> Result<Option<Change>, RouteError> {
     let split = super::router::read(&Knative, case, &live.without_status())?;
     let Some(service) = Knative.found(case, live) else { return Ok(None) };
@@ -176,7 +176,7 @@ impl Router for Knative {
         })
     }
 
-    /// Traffic is where status says, once Knative has come to it.
+    /// Traffic is as its status shows, once Knative has applied it.
     fn obstacle(&self, case: &RouteCase<'_>, route: &Value) -> Option<RouteError> {
         let effective = traffic(&route["status"]);
         if !route["status"].is_object() {
@@ -226,7 +226,7 @@ impl Router for Knative {
             Some(revision) => revision.to_owned(),
             None => first_primary(case, service)?,
         };
-        // With the annotation alone gone, traffic is as it should be.
+        // With the annotation alone gone, traffic is already right.
         let is_divided = primary(traffic(&service["spec"]), &revision).is_some()
             && canary(traffic(&service["spec"])).is_some();
         let traffic = divided(service, &revision, Percent::ZERO);
@@ -238,7 +238,7 @@ impl Router for Knative {
         change(route, Some(revision), Some(divided(route, revision, Percent::ZERO)))
     }
 
-    /// New revisions get traffic again, as before there was a canary.
+    /// New revisions get traffic again, as without a canary.
     fn finalize(&self, case: &RouteCase<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         let Some(service) = self.found(case, live) else { return Ok(Vec::new()) };
         let Some(revision) = primary_revision(service) else { return Ok(Vec::new()) };

@@ -1,10 +1,10 @@
 //! Kuma: one `TrafficRoute`, which belongs to the whole cluster; or a `MeshHTTPRoute` ([`http`]) where
 //! the cluster does not serve that older policy.
 //!
-//! Its name has the namespace in it, unlike Flagger's: two canaries of one name in two namespaces
-//! would fight over it. One of Flagger's that is about our apex stands in until ours is there, and
-//! goes then. Nothing of a namespace can own it: an annotation says for whom it was made, and it is
-//! deleted with that canary in any case. One that the user made is given back instead.
+//! Its name has the namespace in it, unlike Flagger's: two canaries of one name in two namespaces would fight
+//! over it. One of Flagger's that is about our apex is used until ours exists, and is then deleted. Nothing
+//! of a namespace can own it: an annotation says for whom it was made, and it is deleted with that canary in
+//! any case. One that the user made is restored instead.
 
 mod http;
 
@@ -55,7 +55,7 @@ pub(super) fn is_made_for(owner: &Owner<'_>, kind: Kind, route: &Value) -> bool 
     kind == TRAFFIC_ROUTE && route["metadata"]["annotations"][MADE_FOR] == made_for(owner)
 }
 
-/// Removes a route that is of no more use: gives it back if it was a user's, deletes it if not.
+/// Removes an orphan: restores it if it was a user's, deletes it if not.
 pub(super) fn undo(owner: &Owner<'_>, route: &Value) -> Result<Option<Change>, RouteError> {
     if !is_backed_up(route) {
         return Ok(delete(TRAFFIC_ROUTE, route));
@@ -82,8 +82,8 @@ fn former<'l>(case: &RouteCase<'_>, live: &'l Live) -> Option<&'l Value> {
     BACKENDS.divided(route, &sides(case)).map(|_| route)
 }
 
-/// The same once it is in the way. Flagger's routes have its annotations; a route without them is a
-/// user's own and stays, with any destinations.
+/// Removes the same once it conflicts with ours. Flagger's routes have its annotations; a route without them
+/// is a user's own and stays, with any destinations.
 fn undo_previous(case: &RouteCase<'_>, live: &Live) -> Result<Option<Change>, RouteError> {
     let is_flaggers = |route: &Value| {
         FLUX_OFF.iter().all(|(key, value)| route["metadata"]["annotations"][*key] == **value)
@@ -100,7 +100,7 @@ fn mesh(case: &RouteCase<'_>, route: Option<&Value>) -> Value {
     live.unwrap_or_else(|| json!(mesh_name(case)))
 }
 
-/// The mesh that the canary asks for.
+/// The mesh that the canary names.
 fn mesh_name<'a>(case: &RouteCase<'a>) -> &'a str {
     let asked = case.cx.annotations.get(MESH).filter(|mesh| !mesh.is_empty());
     asked.map_or("default", String::as_str)

@@ -1,7 +1,7 @@
 //! The NGINX ingress controller: a copy of the user's Ingress that annotations make a canary of it.
 //!
 //! ```text
-//!   at rest       canary: "true"   canary-weight: "0"
+//! idle          canary: "true"   canary-weight: "0"
 //!   by weight     canary: "true"   canary-weight: "<c>"   and users that fit analysis.match, if any
 //!   A/B testing   canary: "true"   canary-weight: "0"     and users that fit analysis.match
 //! ```
@@ -98,8 +98,8 @@ fn annotations(
 ) -> Result<BTreeMap<String, String>, RouteError> {
     let (reserved, named) = (key(case, CANARY), WHO.map(|suffix| key(case, suffix)));
     let is_scoped = !case.cx.spec.analysis.matches.is_empty();
-    // Users may be selected on the original too, unless the analysis selects them. Without a share
-    // there may be no pods, and no user is let in.
+    // Users may be selected on the original too, unless the analysis selects them. Without a share there may
+    // be no pods, and no user is selected.
     let lets_in = !is_scoped && canary > Percent::ZERO;
     let is_named = |key: &str| lets_in && named.iter().any(|named| named == key);
     let mut annotations =

@@ -4,7 +4,7 @@
 //!   plain       [ weighted ]
 //!   conditions  [ weighted, for requests that fit analysis.match ] [ rest: primary ]
 //!   affinity    [ sticky canary ] ([ sticky primary ]) [ weighted, sets the cookies ]
-//!   at rest     ([ drops the cookie of the run before ]) [ weighted ]
+//! idle        ([ drops the cookie of the run before ]) [ weighted ]
 //! ```
 //!
 //! The weighted rule is always the last one with both sides in it: that is how it is found again.
@@ -123,7 +123,7 @@ fn with_affinity(
     {
         let stay = To::Both(Percent::ZERO);
         rules.push(Rule { to: stay, ..carrying(primary, "primary-cookie") });
-        // Users of the primary get another chance with every step, not before.
+        // Users of the primary are assigned again with every step, not before.
         let step_s = i64::try_from(analysis.interval().as_secs()).unwrap_or(i64::MAX);
         weighted.primary_cookie = Some(cookie::set(primary, affinity, step_s));
     }
@@ -188,8 +188,8 @@ impl LiveRule {
 
     /// The split and cookies a reconcile has to keep.
     ///
-    /// Weights that a user edited are kept as the share they mean. Cookies of the live route go
-    /// before those of status, which may be a step ahead.
+    /// Weights that a user edited are kept as the share they mean. Cookies of the live route take precedence
+    /// over those of status, which may be a step ahead.
     ///
     /// Nothing is kept where it would be about more requests than before: in A/B testing the canary
     /// has all of a few requests, and when the conditions are dropped from the spec the same weight

@@ -86,8 +86,8 @@ fn names_service(text: &str, name: &str) -> bool {
 // === impl Mesh ===
 
 impl Mesh {
-    /// Takes the canary's share out of a route that it had before, and changes nothing else of it:
-    /// a user's route is given back. `None` where it leads no request to the canary.
+    /// Removes the canary's share from a previous route, and changes nothing else of it: a user's route is
+    /// restored. `None` where it leads no request to the canary.
     ///
     /// The spec in `cx` has the name of the apex that it divides. Where that is a Service that was switched,
     /// `live` has the three Services of that name.

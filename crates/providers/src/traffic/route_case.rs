@@ -17,7 +17,7 @@ pub(super) struct RouteCase<'a> {
     pub(super) capabilities: Capabilities,
 }
 
-/// The settings of a canary that has none: those of Knative need none, and the way back must not.
+/// The settings of a canary that has none: those of Knative need none, and a rollback must not.
 static NO_SERVICE: LazyLock<Service> = LazyLock::new(Service::default);
 
 // === impl Mesh ===

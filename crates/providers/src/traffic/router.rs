@@ -1,8 +1,8 @@
 //! [`Router`]: one provider's route, and the behaviour that all providers with one route share.
 //!
-//! A router says what its route looks like and what a live one means. The functions here add, for
-//! all of them alike: a reconcile keeps the split it finds, a read is exact or an error, a write is
-//! one change of one object, and a finalize gives back objects that were there before.
+//! A router says what its route looks like and what a live one means. The functions here add, for all of them
+//! alike: a reconcile keeps the split it finds, a read is exact or an error, a write is one change of one
+//! object, and a finalize restores objects that were there before.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -22,7 +22,7 @@ pub(super) trait Router: Debug {
     /// The kinds of object it writes.
     fn kinds(&self) -> &'static [Kind];
 
-    /// Those without which nothing can be done.
+    /// The kinds that must be served.
     fn needs(&self) -> &'static [Kind] {
         self.kinds()
     }
@@ -30,13 +30,13 @@ pub(super) trait Router: Debug {
     /// The object that says where traffic goes.
     fn route(&self, cx: &RouteCx<'_>) -> (Kind, String);
 
-    /// Other objects that are looked at or written, in the order of writing.
+    /// Other objects that are read or written, in the order of writing.
     fn others(&self, cx: &RouteCx<'_>) -> Vec<(Kind, String)> {
         let _ = cx;
         Vec::new()
     }
 
-    /// Objects of other namespaces that are looked at: kind, namespace and name.
+    /// Objects of other namespaces that are read: kind, namespace and name.
     fn elsewhere(&self, cx: &RouteCx<'_>) -> Vec<(Kind, String, String)> {
         let _ = cx;
         Vec::new()
@@ -51,7 +51,7 @@ pub(super) trait Router: Debug {
     /// The meaning of a live route; `None` where it is not as we make it.
     fn seen(&self, case: &RouteCase<'_>, route: &Value) -> Option<LiveRule>;
 
-    /// The live route: the object of that name, or one that stands in for it.
+    /// The live route: the object of that name, or one that is used instead.
     fn found<'l>(&self, case: &RouteCase<'_>, live: &'l Live) -> Option<&'l Value> {
         let (kind, name) = self.route(case.cx);
         live.get(kind, &name)
@@ -93,7 +93,7 @@ pub(super) trait Router: Debug {
         self.write(case, live, split)
     }
 
-    /// Changes to objects that are in the way once the route is in place.
+    /// Removes objects that conflict with the route once it is in place.
     fn after(&self, case: &RouteCase<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         let _ = (case, live);
         Ok(Vec::new())
@@ -107,7 +107,7 @@ pub(super) trait Router: Debug {
         &[]
     }
 
-    /// Gives everything back.
+    /// Restores everything.
     fn finalize(&self, case: &RouteCase<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         let (route, route_name) = self.route(case.cx);
         let mut changes = Vec::new();
@@ -116,8 +116,7 @@ pub(super) trait Router: Debug {
             else {
                 continue;
             };
-            // Other objects have no shape to know them by: annotations tell whether they were taken
-            // over.
+            // Other objects have no shape to know them by: annotations show whether they were taken over.
             let is_route = kind == route && name == route_name;
             let shaped = is_route && self.seen(case, object).is_some();
             let back = TakenOver { kind, live: object, shaped, filled_in: self.filled_in() };
@@ -126,7 +125,7 @@ pub(super) trait Router: Debug {
         Ok(changes)
     }
 
-    /// All objects that are looked at; the last is the route.
+    /// All objects that are read; the last is the route.
     fn names(&self, cx: &RouteCx<'_>) -> Vec<(Kind, String)> {
         let mut names = self.others(cx);
         names.push(self.route(cx));
@@ -185,7 +184,7 @@ pub(super) fn write(
     refuse_taken_route(router, case, live)?;
     match router.write(case, live, split) {
         Ok(change) => Ok(change.into_iter().collect()),
-        // The source of the route may be gone. The way back must not be.
+        // The source of the route may be gone; a reset to the primary needs no source.
         Err(refusal) if split == Split::PRIMARY => reset_to_primary(router, case, live, refusal),
         Err(refusal) => Err(refusal),
     }

@@ -29,7 +29,7 @@ pub struct Support {
     pub fields: &'static [&'static str],
 }
 
-/// Something a spec asks for that its provider cannot do: a refusal, or a note.
+/// A field of a spec that its provider cannot carry out: a refusal, or a note.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {why}")]
 pub struct Impossible {
@@ -39,13 +39,13 @@ pub struct Impossible {
     pub why: String,
 }
 
-/// Something that a provider may not be able to do for a spec that asks for it.
+/// A field that a provider may not be able to carry out.
 #[derive(Clone, Copy)]
 struct Wish {
     field: &'static str,
     /// Its last word, as users know it.
     member: &'static str,
-    /// The capability that is asked for.
+    /// The needed capability.
     what: &'static str,
 }
 
@@ -237,10 +237,9 @@ impl Mesh {
 
     /// Requests of the spec that this provider cannot fulfil, so that no rollout begins.
     ///
-    /// These are A/B testing where requests cannot be told apart, which would send all of them to
-    /// the canary; copies where none can be made; affinity where no user can be kept; a route that
-    /// is of no use. With plain Services a version is always tested beside users, as with Flagger,
-    /// and a note says so.
+    /// These are A/B testing where requests cannot be told apart, which would send all of them to the canary;
+    /// copies where none can be made; affinity where no user can be kept; an unusable route. With plain
+    /// Services a version is always tested beside users, as with Flagger, and a note says so.
     pub fn impossible(self, spec: &CanarySpec) -> Vec<Impossible> {
         let mut found: Vec<_> = self.misreferred(spec).into_iter().collect();
         if self == Self::Kubernetes {
@@ -258,8 +257,8 @@ impl Mesh {
         found
     }
 
-    /// Conditions that cannot be had. A route that is only referred to keeps its own, so that it has no use
-    /// for ours in any case; elsewhere conditions beside weights are left out.
+    /// Conditions that are not supported. A route that is only referred to keeps its own, so that it ignores
+    /// ours in any case; elsewhere conditions beside weights are left out.
     pub(super) fn untestable(self, spec: &CanarySpec) -> Option<Impossible> {
         let is_asked = !spec.analysis.matches.is_empty() && self != Self::Kubernetes;
         if !is_asked || self.support_for(spec).ab.is_some() {
@@ -269,8 +268,8 @@ impl Mesh {
         (is_test || self.refers(spec)).then(|| self.refusal(spec, MATCH))
     }
 
-    /// A route that is referred to and of no use to this provider. As Flagger, others than APISIX pass an
-    /// APISIX route by.
+    /// A route that is referred to and that this provider cannot use. As Flagger, others than APISIX ignore
+    /// an APISIX route.
     pub(super) fn misreferred(self, spec: &CanarySpec) -> Option<Impossible> {
         let reference = spec.route_ref.as_ref()?;
         if reference.kind == RouteKind::ApisixRoute || self.refers(spec) {
@@ -281,13 +280,12 @@ impl Mesh {
         Some(Impossible { field: "spec.routeRef.kind", why })
     }
 
-    /// Fields of the spec without effect. The rollout goes on without them, and the user is told.
+    /// Fields of the spec without effect. The rollout goes on without them, and a note says so.
     ///
-    /// As Flagger, which leaves these out and does not tell: conditions beside weights where
-    /// requests cannot be told apart, affinity where there are not two versions to be kept on.
-    /// Fields that are [`impossible`](Self::impossible) are left out of a rollout that is under way
-    /// already. A metric that is not counted is not left out: its checks fail, and the reason is
-    /// worth knowing before.
+    /// As Flagger, which leaves these out without a note: conditions beside weights where requests cannot be
+    /// told apart, affinity where there are not two versions to be kept on. Fields that are
+    /// [`impossible`](Self::impossible) are left out of a rollout in progress. A metric that is not counted
+    /// is not left out: its checks fail, and a note gives the reason before.
     pub fn ignored(self, spec: &CanarySpec) -> Vec<Impossible> {
         let (analysis, capabilities) = (&spec.analysis, self.capabilities(spec));
         let mut found = Vec::new();

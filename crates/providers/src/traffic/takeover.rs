@@ -1,4 +1,4 @@
-//! Objects that were there before us: backed up when taken over, given back at the end.
+//! Objects that were there before us: backed up when taken over, restored at the end.
 //!
 //! The backup is the spec as raw JSON in an annotation, Flagger's own, so that either reads the
 //! other's. It is made once, in the write that takes the object over. The annotation of `kubectl
@@ -51,7 +51,7 @@ pub(super) fn refuse_unasked(
     Err(RouteError::Unasked { object, canary: owner.name.to_owned() })
 }
 
-/// An object that may have to be given back.
+/// An object that may have to be restored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TakenOver<'l> {
     pub(super) kind: Kind,
@@ -124,14 +124,13 @@ pub(super) fn is_backed_up(live: &Value) -> bool {
     live["metadata"]["annotations"][ORIGINAL].is_string() || applied(live).is_some()
 }
 
-/// Gives the object back as it was, if it was a user's and has a backup.
+/// Restores the object as it was, if it was a user's and has a backup.
 pub(super) fn restore(
     owner: &Owner<'_>,
     back: TakenOver<'_>,
 ) -> Result<Option<Change>, RouteError> {
     let TakenOver { kind, live, shaped, filled_in } = back;
-    // An object that was made for the canary goes with it; one with another controller was never
-    // ours.
+    // An object that was made for the canary is deleted with it; one with another controller was never ours.
     if controller_of(live).is_some() {
         return Ok(None);
     }
@@ -211,7 +210,7 @@ fn original(
     }
 }
 
-/// The annotations the user applied, as far as `kubectl` left word of them.
+/// The annotations the user applied, as far as `kubectl` recorded them.
 pub(super) fn applied_annotations(live: &Value) -> Value {
     let applied: Value =
         serde_json::from_str(applied(live).unwrap_or_default()).unwrap_or_default();

@@ -65,8 +65,8 @@ pub(super) fn parts<T>(case: &RouteCase<'_>, canary: Percent, conditions: Vec<T>
     matched.chain([Part { of: None, canary: Percent::ZERO }]).collect()
 }
 
-/// A rule or backend as we want it, with the fields that others put on the live one. `own` are the
-/// fields that are ours to say, set or not.
+/// A rule or backend as we want it, with the fields that others put on the live one. `own` are the fields
+/// that are ours to set or to leave out.
 pub(super) fn over(live: Option<&Value>, own: &[&str], mut wanted: Value) -> Value {
     let (Some(fields), Some(found)) = (wanted.as_object_mut(), live.and_then(Value::as_object))
     else {
@@ -138,8 +138,7 @@ impl BackendSchema {
         Some(LiveRule { scoped: self.is_scoped(found.rule), ..self.weighed(&found) })
     }
 
-    /// Whether a rule is about some requests only. Rules after it tell nothing: any user may add
-    /// one.
+    /// Whether a rule is about some requests only. Rules after it prove nothing: any user may add one.
     fn is_scoped(&self, rule: &Value) -> bool {
         self.conditions.iter().any(|(list, condition)| {
             let items = rule.pointer(list).and_then(Value::as_array).into_iter().flatten();

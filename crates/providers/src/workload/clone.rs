@@ -110,11 +110,10 @@ fn is_load_balancer(service: &Value) -> bool {
     service["spec"]["type"] == "LoadBalancer"
 }
 
-/// Makes a primary's copy that Flagger left the canary's own again; `None` where it is not one.
+/// Restores the canary's ownership of a primary's copy that Flagger left; `None` where it is not one.
 ///
-/// Each promotion of Flagger gives the copy the owners of the target and takes the canary's away,
-/// so that it would be orphaned. Nothing else says which canary it belongs to: ask only once the
-/// canary is set up.
+/// Each promotion of Flagger gives the copy the owners of the target and removes the canary, so that it would
+/// be orphaned. Nothing else shows which canary it belongs to: call this only once the canary is set up.
 pub fn adopt(cx: &Cx<'_>, target: &Value, live: &Value) -> Option<Change> {
     let owners_of = |service: &Value| {
         let references = service["metadata"]["ownerReferences"].as_array();

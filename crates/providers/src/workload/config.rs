@@ -1,9 +1,9 @@
 //! The `ConfigMap`s and Secrets the target's pods read, and the primary's own copies of them.
 //!
 //! Configuration is rolled out like code: the target reads the user's objects, the primary reads
-//! `<name>-primary`, and a change of the objects that the target reads is a new revision.
-//! [`references`] finds them, [`track`] says in which state they are, [`rewrite`] points the
-//! primary to the copies and [`copy()`] makes them.
+//! `<name>-primary`, and a change of the objects that the target reads is a new revision. [`references`]
+//! finds them, [`track`] fingerprints them, [`rewrite`] points the primary to the copies and [`copy()`] makes
+//! them.
 
 mod checksum;
 mod copy;
@@ -71,7 +71,7 @@ pub type Tracked = BTreeMap<String, String>;
 
 /// Opts an object out with any value that begins with `disable`.
 const TRACKING: &str = "flagger.app/config-tracking";
-/// Secrets of other types belong to some controller, which would not know of a copy.
+/// Secrets of other types belong to some controller, which would not use a copy.
 const TRACKED_SECRET_TYPES: [&str; 4] =
     ["Opaque", "kubernetes.io/basic-auth", "kubernetes.io/ssh-auth", "kubernetes.io/tls"];
 
@@ -95,8 +95,8 @@ pub fn references(pod_spec: &Value) -> Vec<ConfigRef> {
 
 /// The state of everything that is referenced and tracked.
 ///
-/// `find` answers with the object as it is known, `None` only if it does not exist: a failed read
-/// must not look like configuration that went away.
+/// `find` returns the object as it is known, `None` only if it does not exist: a failed read must not look
+/// like deleted configuration.
 pub fn track<'d>(
     references: &[ConfigRef],
     find: impl Fn(ConfigKind, &str) -> Option<&'d ConfigDigest>,

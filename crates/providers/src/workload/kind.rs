@@ -156,7 +156,7 @@ impl WorkloadKind {
         Some(Change::Merge { kind: self.kind(), name: name_of(workload).to_owned(), patch })
     }
 
-    /// How many replicas a parked target starts again with.
+    /// The replicas with which a parked target is scaled up again.
     ///
     /// `scaler_min` is the fewest its scaler allows, `None` where it has no scaler.
     pub fn scale_from_zero(

@@ -1,7 +1,7 @@
 //! Labels, annotations and owners of derived objects.
 //!
-//! Notes of other tools about the user's object do not hold for the copy: Flux would think it its
-//! own, kubectl would compare it with a manifest it never came from.
+//! Annotations of other tools do not hold for the copy: Flux would think it its own, kubectl would compare it
+//! with a manifest it never came from.
 
 use serde_json::{Map, Value, json};
 

@@ -275,7 +275,7 @@ fn require_selected(cx: &Cx<'_>, live: &Value, body: &Value) -> Result<(), Workl
     Err(WorkloadError::SelectorChanged { kind, name })
 }
 
-/// Whether the live primary has all that `body` says.
+/// Whether the live primary has all fields of `body`.
 fn is_promoted(cx: &Cx<'_>, live: &Value, body: &Value) -> bool {
     let spec = body["spec"].as_object().into_iter().flatten();
     let is_same_spec = spec.into_iter().all(|(field, wanted)| {

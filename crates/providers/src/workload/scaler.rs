@@ -61,7 +61,7 @@ impl Scaler {
         }
     }
 
-    /// Whether it is told to keep the target at nothing.
+    /// Whether it is set to keep the target at zero.
     pub fn is_paused(self, scaler: &Value) -> bool {
         match self {
             Self::HorizontalPodAutoscaler => false,
@@ -78,7 +78,7 @@ impl Scaler {
         }
     }
 
-    /// Ends a pause that keeps the primary at nothing, as copies of Flagger's may have: nothing else does.
+    /// Ends a pause that keeps the primary at zero, as copies of Flagger's may have: nothing else does.
     pub fn wake(self, primary: &Value) -> Option<Change> {
         self.is_paused(primary).then(|| self.pause(primary, false)).flatten()
     }

@@ -8,7 +8,7 @@
 //!
 //! The apex may have existed before, with clients, node ports and a load balancer. Of such a
 //! Service only the selector and the canary's own ports are written, its original is kept in an
-//! annotation, and [`Services::finalize`] gives it back. Services that we made are kept exactly as
+//! annotation, and [`Services::finalize`] restores it. Services that we made are kept exactly as
 //! they should be.
 //!
 //! The apex can be pointed at the target as well ([`Side::Canary`]): without a mesh that is the
@@ -61,10 +61,10 @@ pub struct Services<'a> {
     ports: Vec<Value>,
 }
 
-/// The changes that put one Service right.
+/// The changes that bring one Service in sync.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sync {
-    /// In this order; none where it is right already.
+    /// In this order; none where it is in sync.
     pub changes: Vec<Change>,
     /// A fact for users, as an event.
     pub note: Option<Note>,

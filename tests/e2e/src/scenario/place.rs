@@ -40,7 +40,7 @@ const FIRST_LOOK_MAX: Duration = Duration::from_mins(1);
 /// The longest wait for a moment without writes.
 const QUIET_MAX: Duration = Duration::from_secs(25);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// Pods have come to rest well within this, and the operator has not taken its next step.
+/// Pods have settled well within this, and the operator has not taken its next step.
 const PODS_COME_IN: Duration = Duration::from_secs(8);
 /// The least patience of a script.
 const PATIENCE_MIN: Duration = Duration::from_mins(3);

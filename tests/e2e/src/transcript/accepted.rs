@@ -62,7 +62,7 @@ const ACCEPTED: &[(&str, &str)] = &[
 /// The same for lines that depend on the speed of the checks: in a fast run these rows are not needed.
 const DEPENDING_ON_TIME: &[(&str, &str)] = &[
     ("*", "(combined from similar events)"),
-    // The real cluster has no metrics API here; the sandbox has one without numbers. It is asked every
+    // The real cluster has no metrics API here; the sandbox has one without numbers. It is queried every
     // quarter of a minute.
     ("*", "FailedGetResourceMetric"),
     ("*", "FailedComputeMetricsReplicas"),

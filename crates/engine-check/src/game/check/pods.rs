@@ -1,5 +1,4 @@
-//! Pods: how many may be new, how many may be out of service, and who may be deleted: invariants 28
-//! and 30.
+//! Pods: how many may be new, how many may be out of service, and which may be deleted: invariants 28 and 30.
 
 use tidegate_engine::{
     Revision,
@@ -108,7 +107,7 @@ fn judge_allowance(
         return Ok(());
     }
     let updated = truth.kept().filter(|pod| is_of(pod, revision)).count() + 1;
-    // A pod that stays takes the place of one that was made on top, which goes in the end.
+    // A pod that stays takes the place of one that was made on top, which is deleted in the end.
     let total = truth.kept().count();
     let extra = if pod.is_some() { total.saturating_sub(replicas) } else { 0 };
     let allowed = replicas - partition + extra;
@@ -192,7 +191,7 @@ fn judge_surplus(truth: &Truth<'_>, pod: &Pod) -> Verdict {
     if total <= plan.replicas {
         return Err((11, format!("pod {} is not too many", pod.name)));
     }
-    // A pause ends a surge, and what is on top goes; not who serves for who does not.
+    // A pause ends a surge, but deletes no serving pod instead of one that does not serve.
     let serving = truth.kept().filter(|other| truth.serves(other)).count();
     let idle = truth.kept().filter(|other| is_of(other, update) && !truth.serves(other)).count();
     let is_missed = truth.serves(pod) && serving <= plan.replicas;
@@ -200,8 +199,8 @@ fn judge_surplus(truth: &Truth<'_>, pod: &Pod) -> Verdict {
     if is_paused(truth) && is_missed && idle > more {
         return Err((11, format!("pod {} serves, and goes for one that does not", pod.name)));
     }
-    // Fewer replicas are no leave to interrupt more than may be out, where others do not serve anyway.
-    // Those that the step keeps are kept, well or not.
+    // A scale-down must not interrupt more than may be out, where others do not serve anyway. Those that the
+    // step keeps are kept, well or not.
     let least = plan.replicas.saturating_sub(truth.may_be_out());
     let old = truth.kept().filter(|other| !is_of(other, update));
     let (well, unwell): (Vec<&Pod>, Vec<&Pod>) = old.partition(|other| truth.serves(other));

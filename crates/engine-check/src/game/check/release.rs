@@ -54,7 +54,7 @@ fn is_held_by_user(world: &Observed) -> bool {
     is_set || (world.memory.pause(PauseReason::User).is_some() && !is_resumed(world))
 }
 
-/// A pause in the status before `paused` in the spec would read as a person going on.
+/// A pause in the status before `paused` in the spec would look like a resume by a person.
 fn judge_order(world: &Observed, next: &Memory) -> Verdict {
     if !next.pauses.is_empty() && !world.plan.paused.value {
         return Err((29, "a pause is written down before it is set".to_owned()));
@@ -125,7 +125,7 @@ fn judge_stable(truth: &Truth<'_>, next: &Memory) -> Verdict {
     Ok(())
 }
 
-/// 29: a step ends when what it is about is there.
+/// 29: a step ends when its condition holds.
 fn judge_step(truth: &Truth<'_>, next: &Memory) -> Verdict {
     let world = truth.world;
     let (Some(before), Some(after)) = (world.memory.step, next.step) else { return Ok(()) };

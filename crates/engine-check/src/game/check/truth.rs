@@ -18,7 +18,7 @@ pub(super) struct Changing {
     containers: BTreeMap<(String, String), Running>,
 }
 
-/// The image that a container still runs. No clock is asked: that of its node may be another.
+/// The image that a container still runs. No clock is read: that of its node may be another.
 #[derive(Clone, Debug)]
 struct Running {
     image: String,
@@ -88,7 +88,7 @@ impl Changing {
                 id: container.image_id.clone(),
                 started: container.started,
             };
-            // A change that goes back unnoticed is as if it had never left.
+            // A change that is reverted before the node took notice has no effect.
             if runs.image != *image {
                 self.containers.insert(key, runs);
             }
@@ -103,7 +103,7 @@ impl Changing {
 // === impl Truth ===
 
 impl<'a> Truth<'a> {
-    /// Pods that are neither over nor on their way out.
+    /// Pods that are neither ended nor being deleted.
     pub(super) fn alive(&self) -> impl Iterator<Item = &'a Pod> {
         self.world.pods.iter().filter(|pod| is_alive(pod))
     }

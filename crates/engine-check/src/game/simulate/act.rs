@@ -15,7 +15,7 @@ use tidegate_engine::{
 use super::{Line, World};
 
 impl World {
-    /// Carries out one action, and says whether the next may follow.
+    /// Carries out one action; returns whether the next may follow.
     pub(super) fn perform(&mut self, action: Action) -> bool {
         let index = self.writes;
         self.writes += 1;
@@ -103,7 +103,7 @@ impl World {
         self.truth.plan.misspelt = None;
     }
 
-    /// A writer of the value that is there already does not become the one who set it.
+    /// A write that changes nothing does not change its last writer.
     fn set_paused(&mut self, value: bool) {
         if self.truth.plan.paused.value != value {
             self.truth.plan.paused = Paused { value, is_ours: true };

@@ -19,7 +19,7 @@ pub(in crate::game) enum Event {
     PushEnv,
     /// The template of this revision again.
     Restore(&'static str),
-    /// The template of the revision before.
+    /// The template of the previous revision.
     Revert,
     Scale(usize),
     Steps(Vec<CanaryStep>),

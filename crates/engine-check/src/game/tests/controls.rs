@@ -1,4 +1,4 @@
-//! Commands of people to a release: pause, go on, skip, go back.
+//! Commands of people to a release: pause, resume, skip, roll back.
 
 use super::{by_annotation, count, in_place, keep, stepped, until, wait, wait_for};
 use crate::game::simulate::{Event, HookWill, World, hook_step, rev};

@@ -173,7 +173,7 @@ fn a_run_that_took_too_long_is_ended_although_a_crash_came_between() {
             break;
         }
     }
-    // As if the process had died between the pause and the end of the run.
+    // As if the process had crashed between the pause and the end of the run.
     for run in &mut world.truth.runs {
         run.is_terminated = false;
         run.phase = Some(HookPhase::Running);

@@ -110,8 +110,8 @@ fn a_pause_in_the_middle_of_a_surge_takes_no_pod_out_of_service() {
     world.is_sound();
 }
 
-/// One is marked to go and serves; one is ready for longer, as its node has not noticed yet that its
-/// images changed, and is the one that does not.
+/// One is marked for deletion and serves; one is ready for longer, as its node has not noticed yet that its
+/// images changed, and does not serve.
 #[test]
 fn in_a_pause_idle_pods_go_before_those_that_were_told_to() {
     let mut world = World::running(Plan { way: UpdateWay::InPlace, ..surging(plain()) });
@@ -271,7 +271,7 @@ fn the_images_of_a_pod_are_written_down_when_they_change_and_not_before() {
     let pod = &world.truth.pods[at];
     assert_eq!(pod.grace.as_ref().map(|grace| &grace.revision), Some(&rev("r3")), "{pod:?}");
     assert_eq!(pod.update.as_ref().unwrap().image_ids["main"], "id:image:r1");
-    // The node answers after all, and takes up the change before.
+    // The node answers after all, and applies the previous change.
     world.truth.pods[at].containers[0].image_id = Some("id:image:r2".to_owned());
     world.truth.pods[at].containers[0].started = Some(world.truth.now);
     world.happen(&Event::Paused(false));

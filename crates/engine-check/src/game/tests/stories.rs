@@ -134,7 +134,7 @@ fn calm_down(world: &mut World) {
     }
 }
 
-/// The trouble of a workload that should be well.
+/// Why a workload is not healthy that should be.
 fn trouble(world: &World) -> Option<String> {
     let truth = &world.truth;
     let replicas = truth.plan.replicas;
@@ -153,7 +153,7 @@ fn trouble(world: &World) -> Option<String> {
     (!is_stable).then(|| "it is not stable".to_owned())
 }
 
-/// Tells a story to its good end, and what did not hold on the way or is not well then.
+/// Plays a story to its end; returns the violation on the way, or why the workload is not healthy then.
 fn tell(world: &mut World, events: &[(u32, Event)]) -> Option<String> {
     for (rounds, event) in events {
         world.rounds(*rounds);

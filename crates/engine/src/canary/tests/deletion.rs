@@ -1,4 +1,4 @@
-//! Everything is given back before the canary is gone.
+//! Everything is restored before the canary is gone.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Hooks that let pass, hold, or call back.
+//! Gates that pass or hold, and hooks that roll back.
 
 use super::*;
 

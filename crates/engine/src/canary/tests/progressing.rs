@@ -1,4 +1,4 @@
-//! A rollout under way.
+//! A rollout in progress.
 
 use super::*;
 

@@ -7,9 +7,9 @@ use super::{HookPhase, Invalid, Metric, MetricResult, Policy, Run};
 /// A task for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing, ever again.
+    /// The run is over.
     Over,
-    /// It cannot be made: it ends in an error.
+    /// The run is invalid: it ends in an error.
     Refuse(Invalid),
     /// Measure these, all at the same time; then record and assess. Assess also if there are none.
     Measure(Vec<Task>),
@@ -20,9 +20,9 @@ pub enum Next {
 pub enum Task {
     /// Of this metric, by index.
     Begin(usize),
-    /// The one that is under way.
+    /// The one in progress.
     Resume(usize),
-    /// The one that is under way is to end.
+    /// The one in progress is to end.
     Stop(usize),
 }
 
@@ -42,7 +42,7 @@ impl Run {
         if let Err(invalid) = self.validate() {
             return Next::Refuse(invalid);
         }
-        // Nothing more is asked after the deadline: that it passed is all there is to say.
+        // Nothing is measured after the deadline: the run only ends.
         let tasks =
             self.each_due(now).filter(|_| !self.is_overdue(now)).filter_map(|due| match due {
                 Due::Now(task) => Some(task),
@@ -51,7 +51,7 @@ impl Run {
         Next::Measure(tasks.collect())
     }
 
-    /// When to look again if nothing changes: nothing if a change must come first.
+    /// When to look again if nothing changes; `None` if a change must come first.
     pub fn wake(&self, now: Moment) -> Option<Moment> {
         if self.phase.is_some_and(HookPhase::is_final) {
             return None;

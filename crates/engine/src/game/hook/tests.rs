@@ -21,12 +21,12 @@ fn checking() -> Metric {
     }
 }
 
-/// Asked every minute until it says yes once.
+/// Measured every minute until it succeeds once.
 fn waiting() -> Metric {
     Metric { count: 0, successful_limit: 1, ..checking() }
 }
 
-/// Asked once.
+/// Measured once.
 fn single() -> Metric {
     Metric { count: 0, interval: None, ..checking() }
 }

@@ -17,7 +17,7 @@ pub struct Assessment {
     pub completed: Option<Moment>,
     /// The results of each metric.
     pub results: Vec<MetricResult>,
-    /// Metrics that ended just now, to be told.
+    /// Metrics that ended just now, to be announced.
     pub ended: Vec<MetricEnd>,
 }
 
@@ -60,7 +60,7 @@ impl Run {
         }
     }
 
-    /// That of a run which cannot be made.
+    /// The verdict on an invalid run.
     pub fn refused(&self, invalid: &super::Invalid, now: Moment) -> Assessment {
         Assessment {
             phase: HookPhase::Error,
@@ -159,7 +159,7 @@ fn judge(metric: &Metric, result: &MetricResult, is_terminating: bool) -> Verdic
         return (HookPhase::Successful, None);
     }
     if metric.effective_count().is_some_and(|count| result.count >= count) {
-        // It was to wait for something that did not come.
+        // It waited for successes that did not come.
         if metric.waits() {
             let rule = format!("{} measurements, and not enough good ones", result.count);
             return (HookPhase::Inconclusive, Some(rule));

@@ -1,4 +1,4 @@
-//! Gates and an API server that is not at its best.
+//! Gates, and an API server that fails or hangs.
 
 use std::{
     collections::BTreeMap,

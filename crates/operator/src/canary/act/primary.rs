@@ -39,7 +39,7 @@ pub(super) async fn create(
             canary.write_route(inputs.mesh.reconcile(&cx, &of_knative(target))).await
         }
         WorkloadKind::Service => {
-            // Only of a target that is at the promoted revision: the observation made sure of that.
+            // The target is at the promoted revision: the observation ensured that.
             let cx = inputs.workload_cx();
             let change = clone::create_primary(&cx, &target, inputs.distribution());
             canary.write(change.map_err(rejected)?.as_slice()).await
@@ -82,7 +82,7 @@ async fn create_again(
     canary.write(&[change.map_err(rejected)?]).await
 }
 
-/// Gives the primary exactly the revision that was analysed, with its configuration.
+/// Promotes exactly the revision that was analysed, with its configuration.
 ///
 /// The copies of configuration come first, then the snapshot from which a deleted primary is created
 /// again, and the template last: once it is in place, all of it is.

@@ -377,7 +377,7 @@ async fn a_kind_that_is_not_served_has_no_share_to_take_back() {
     ];
     for (reason, status, weight, is_written) in cases {
         let kit = Kit::in_analysis(&nothing(), &status);
-        // Not as it should be, so that a write is needed.
+        // Out of sync, so that a write is needed.
         divide(&kit, 50);
         let mut observation = kit.observe();
         observation.routes.unlisted = Some(TableState::NotServed("no such kind".to_owned()));

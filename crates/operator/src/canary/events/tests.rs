@@ -109,7 +109,7 @@ async fn the_oldest_of_too_many_calls_is_dropped_and_counted() {
     let mut recorder = Recorder::new(&kit.cx, &Kit::key());
     announce(&kit, &mut recorder, &note(0)).await;
     kit.settle().await;
-    // The first is on its way; the queue holds as many as it may, and two more come.
+    // The first is in progress; the queue is filled, and two more are added.
     for number in 1..=QUEUE_MAX + 2 {
         announce(&kit, &mut recorder, &note(number)).await;
     }

@@ -1,4 +1,4 @@
-//! Last stage: objects that were made for the canary and are of no more use.
+//! Last stage: orphans, objects that were made for the canary and that it no longer uses.
 //!
 //! They are found by their owner while nothing is rolled out: copies of configuration that no pod of the
 //! primary mounts, Services and routes of a previous name.
@@ -76,7 +76,7 @@ fn services(env: &Env<'_>, inputs: &Inputs) -> Vec<Change> {
     let apex = services.name(Role::Apex(Side::Primary)).to_owned();
     let existing = env.cluster.cache.list_in(SERVICE, &env.key.namespace);
     let existing: Vec<&Value> = existing.iter().map(Arc::as_ref).collect();
-    // Not before the new apex is there: until then clients have only the old one.
+    // Not before the new apex is there: until then clients use the old one.
     if !existing.iter().any(|service| service["metadata"]["name"] == *apex) {
         return Vec::new();
     }
@@ -98,7 +98,7 @@ fn routing_objects(env: &Env<'_>, inputs: &Inputs, routes: &Routes) -> Vec<Chang
     changes
 }
 
-/// Whether nothing of a previous provider can be left, given that no orphan was found.
+/// Whether no object of a previous provider can exist, given that no orphan was found.
 fn previous_provider_is_gone(env: &Env<'_>, inputs: &Inputs, routes: &Routes) -> bool {
     let was_listed = |kind| match env.state(kind) {
         TableState::Synced | TableState::NotServed(_) => true,

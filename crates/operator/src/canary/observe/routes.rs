@@ -1,4 +1,4 @@
-//! Third stage: where traffic goes, the present route, and the one before it.
+//! Third stage: where traffic goes, the present route, and the previous one.
 
 use tidegate_engine::{ManagedObject, Obstacle, Split, State, Traffic, inherited_share};
 
@@ -19,7 +19,7 @@ pub(in crate::canary) struct Routes {
     /// The share that a new route takes over from the previous one.
     pub(in crate::canary) inherited: Split,
     pub(in crate::canary) route: Finding,
-    /// The way back of present and previous route, on deletion.
+    /// Restores present and previous route, on deletion.
     pub(in crate::canary) restored: Finding,
     pub(in crate::canary) previous: Option<PreviousRoute>,
     /// Why the kinds of the route could not be listed, if so.
@@ -92,7 +92,7 @@ fn unlisted(why: String, state: TableState) -> Present {
         split: Err(Obstacle(why.clone())),
         route: Finding::blocked(why.clone()),
         restored: match state {
-            // A kind that is not served has no object to give back.
+            // A kind that is not served has no object to restore.
             TableState::NotServed(_) => Finding::default(),
             TableState::Pending | TableState::Synced | TableState::Failed(_) => {
                 Finding::blocked(why)
@@ -102,13 +102,13 @@ fn unlisted(why: String, state: TableState) -> Present {
     }
 }
 
-/// Whether the next decision may be a step, which needs the one before it to be in effect.
+/// Whether the next decision may be a step, which needs the last step to be in effect.
 fn needs_effect(inputs: &Inputs) -> bool {
     let (memory, interval) = (&inputs.remembered.memory, &inputs.interval_state);
     !memory.phase.is_idle() && !memory.is_gated() && (interval.due || interval.retry)
 }
 
-/// On deletion the previous route is given back together with the present one.
+/// On deletion the previous route is restored together with the present one.
 fn restored(inputs: &Inputs, mut present: Finding, previous: Option<&PreviousRoute>) -> Finding {
     let Some(previous) = previous.filter(|_| inputs.is_deleted()) else { return present };
     match &previous.finding.state {

@@ -30,7 +30,7 @@ pub(in crate::canary) struct Services {
     pub(in crate::canary) primary_moves: bool,
     pub(in crate::canary) primary_scaler: Finding,
     pub(in crate::canary) apex: Finding,
-    /// The way back of the apex Service, on deletion.
+    /// Restores the apex Service, on deletion.
     pub(in crate::canary) apex_restored: Finding,
 }
 
@@ -106,8 +106,8 @@ fn of_pods(env: &Env<'_>, inputs: &Inputs, target: &Value) -> Result<Services, W
     })
 }
 
-/// A target that is gone says nothing about its pods. A Service that was taken over is given back by what
-/// was written down of it: it must not lead to a primary that goes with the canary.
+/// Without a target its pods are unknown. A Service that was taken over is restored by what was recorded of
+/// it: it must not lead to a primary that is deleted with the canary.
 fn without_target(env: &Env<'_>, inputs: &Inputs) -> Services {
     let has_services =
         matches!(inputs.workload, WorkloadKind::Deployment | WorkloadKind::DaemonSet);
@@ -155,7 +155,7 @@ fn prepared(env: &Env<'_>, inputs: &Inputs) -> Finding {
 fn apex_is_switched(env: &Env<'_>, inputs: &Inputs) -> bool {
     let spec = &inputs.canary.spec;
     let capabilities = inputs.mesh.capabilities(spec);
-    // Other providers never switch the Service: there its selector is put right.
+    // Other providers never switch the Service: there its selector is restored.
     let can_switch = inputs.mesh == Mesh::Kubernetes && capabilities.switched;
     if !can_switch || capabilities.weighted || !inputs.remembered.is_set_up() {
         return false;

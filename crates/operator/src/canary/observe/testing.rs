@@ -63,7 +63,7 @@ pub(in crate::canary) struct Bench {
 // === impl Bench ===
 
 impl Bench {
-    /// A canary of Deployment `web` that is at rest: the target is parked, everything was listed.
+    /// An idle canary of Deployment `web`: the target is parked, everything was listed.
     pub(in crate::canary) fn new(provider: &str) -> Self {
         let _runtime = RUNTIME.enter();
         let answer = tower::service_fn(async |_: http::Request<Body>| {
@@ -244,7 +244,7 @@ impl Bench {
         this
     }
 
-    /// Carries out the changes of a finding, as an API server would for objects of nobody else.
+    /// Carries out the changes of a finding, as an API server would for objects without other managers.
     pub(in crate::canary) fn put_right(&self, write: ManagedWrite) {
         let observation = self.observe();
         let changes = observation.findings.get(&write).map(|it| it.changes.clone());

@@ -178,7 +178,7 @@ fn primary(
         replicas: workload.replicas(object),
     };
     if workload == WorkloadKind::Knative {
-        // It belongs to the user, and stays so.
+        // It belongs to the user and is never changed.
         return (observed, State::InSync);
     }
     let state = match require_owned(&inputs.owner(), workload.kind(), object) {
@@ -206,7 +206,7 @@ fn is_updated(inputs: &Inputs, primary: &Value, target: Option<&Target>) -> bool
             id == primary::flagger_id(applied, configs)
         }
     };
-    // An identifier of another controller says nothing; the template does.
+    // The identifier of another controller has another form; then the template decides.
     let is_foreign = id.get(14..15).is_none_or(|version| version != "8");
     is_given || (is_foreign && target.is_some_and(|target| target.same_as_primary))
 }

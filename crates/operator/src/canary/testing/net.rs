@@ -19,7 +19,7 @@ use crate::{
     http::{Answer, HttpError, Outgoing, Transport},
 };
 
-/// A network on which everything says yes, but for what a table says.
+/// A network on which every call succeeds, unless a table says otherwise.
 #[derive(Default)]
 pub(in crate::canary) struct Net {
     calls: Mutex<Vec<Called>>,
@@ -40,7 +40,7 @@ pub(in crate::canary) struct Called {
 #[derive(Clone)]
 pub(in crate::canary) enum Reply {
     Status(u16, String),
-    /// 503, and when to come back.
+    /// 503, with this `Retry-After`.
     Busy(&'static str),
     Cut(String),
     Unreachable,

@@ -16,7 +16,7 @@ fn usable(bench: &Bench) -> UsableSpec {
     })
 }
 
-/// A rollout under way by Istio, of Deployment `web`.
+/// A rollout in progress by Istio, of Deployment `web`.
 fn under_way() -> Bench {
     Bench::new("istio").remembering(&json!({
         "phase": "Progressing", "canaryWeight": 20,

@@ -22,11 +22,11 @@ pub(super) struct Table {
     pub(super) rows: BTreeMap<Key, Row>,
     /// Keys of rows by namespace and UID of their controller, empty for rows without one. For [`INDEXED`] kinds only.
     pub(super) controlled: BTreeMap<(Arc<str>, String), BTreeSet<Key>>,
-    /// Rows of a list that is under way.
+    /// Rows of a list that is in progress.
     pub(super) incoming: Option<BTreeMap<Key, Row>>,
     /// Our writes since that list began: it may not have them yet.
     pub(super) fresh: BTreeSet<Key>,
-    /// UIDs of objects that we deleted, until the watch reports it too: its earlier events of them are old.
+    /// UIDs of objects that we deleted, until the watch reports the deletion: earlier events of them are old.
     pub(super) tombstones: BTreeMap<Key, String>,
 }
 

@@ -83,8 +83,8 @@ pub(super) fn free_name(
     }
 }
 
-/// A claim stays when its pod goes: that is what it is for. One that is being deleted waits for its
-/// pod to go, and a pod that is made in the meantime would be left without.
+/// A claim outlives its pod by design. One that is being deleted waits for its pod to end, and a pod created
+/// meanwhile would have no claim.
 async fn require_claim(workload: &WorkloadRef, name: &str) -> Result<(), WriteError> {
     let claim = workload.cx.cluster.read(workload.place(VOLUME_CLAIM, name)).await?;
     match claim {
@@ -97,8 +97,7 @@ async fn require_claim(workload: &WorkloadRef, name: &str) -> Result<(), WriteEr
     }
 }
 
-/// A pod of this name that is none of ours, and never will be, is in the way until somebody takes
-/// it away.
+/// A foreign pod of this name that cannot be adopted blocks ours until it is deleted.
 async fn require_free(
     workload: &WorkloadRef,
     observation: &Observation,

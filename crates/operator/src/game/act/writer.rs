@@ -281,7 +281,7 @@ impl Writer<'_> {
         self.workload.record(&self.object, reason, Tone::Normal, &text).await;
     }
 
-    /// Creates a hook run unless it exists. The API server is asked: a run that is created twice runs twice.
+    /// Creates a hook run unless the API server has it: a run that is created twice runs twice.
     async fn start_hook(&self, start: &HookStart) -> Result<(), WriteError> {
         let place = self.workload.place(HOOK_RUN, &start.name);
         if let Some(found) = self.workload.cx.cluster.read(place).await? {

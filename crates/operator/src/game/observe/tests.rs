@@ -25,7 +25,7 @@ fn observed(kit: &Kit, kind: Kind) -> Observation {
     look(kit, kind).unwrap_or_else(|not_yet| panic!("not yet: {}", word(&not_yet)))
 }
 
-/// A look in a word.
+/// The outcome of a look, as a word.
 fn word(not_yet: &NotYet) -> String {
     let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     match not_yet {

@@ -167,7 +167,7 @@ async fn a_spec_that_cannot_be_read_is_complained_about_once() {
     let status = status(&kit, &unreadable);
     assert!(status["message"].as_str().unwrap().starts_with("the spec cannot be read"), "{status}");
     assert_eq!(status["phase"], "Degraded");
-    // Once the spec was readable, the same complaint is news.
+    // Once the spec was readable, the same complaint is recorded again.
     let live = kit.api.get(GAME_DEPLOYMENT, NAME);
     let fixed = with(live.clone(), "/spec/replicas", json!(2));
     kit.has(GAME_DEPLOYMENT, with(fixed, "/metadata/resourceVersion", json!("5001")));

@@ -8,7 +8,7 @@ use super::{
     parse::{Binary, Expr, Node, Unary},
 };
 
-/// The value, and whether every number it was made of is one.
+/// The value, and whether every number it was made of is finite.
 pub(super) fn evaluate(
     expr: &Expr,
     result: &Value,
@@ -26,7 +26,7 @@ struct Evaluator<'a> {
     /// The values of `#`, innermost last.
     elements: Vec<Value>,
     work: usize,
-    /// Nothing that was measured turned out to be infinite or no number.
+    /// No measured number turned out to be NaN or infinite.
     is_finite: bool,
 }
 
@@ -90,7 +90,7 @@ impl Evaluator<'_> {
         Ok(value)
     }
 
-    /// Everything that is made or looked through costs work, by its weight.
+    /// Everything that is made or read through costs work, by its weight.
     fn spend(&mut self, work: usize, at: usize) -> Result<()> {
         self.work = self.work.saturating_add(work);
         if self.work > WORK_MAX { fail("this takes too many steps", at) } else { Ok(()) }
@@ -252,7 +252,7 @@ fn equal(left: &Value, right: &Value, at: usize) -> Result<bool> {
     }
 }
 
-/// Nothing is before or after what is not a number.
+/// A value that is NaN has no order.
 fn order(left: &Value, right: &Value, at: usize) -> Result<Option<Ordering>> {
     match (left, right) {
         (Value::Text(left), Value::Text(right)) => Ok(Some(left.cmp(right))),

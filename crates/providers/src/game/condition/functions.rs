@@ -14,7 +14,7 @@ pub(super) enum Function {
     Len,
 }
 
-/// A function of a list and what is asked of each element.
+/// A function of a list and a predicate on each element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Builtin {
     All,

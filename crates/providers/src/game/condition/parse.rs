@@ -24,7 +24,7 @@ pub(super) enum Node {
     Map(Vec<(String, Expr)>),
     /// The measured value.
     Result,
-    /// The element a predicate looks at.
+    /// The element that a predicate is about.
     Element,
     Unary(Unary, Box<Expr>),
     Binary(Binary, Box<Expr>, Box<Expr>),

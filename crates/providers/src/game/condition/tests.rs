@@ -2,7 +2,7 @@ use proptest::{prelude::*, test_runner::Config};
 
 use super::*;
 
-/// Knows one pattern, which is enough to see that it is asked.
+/// Knows one pattern, which is enough to see that it is used.
 struct Plain;
 
 impl Matcher for Plain {

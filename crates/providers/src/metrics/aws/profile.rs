@@ -16,7 +16,7 @@ use super::{Keys, SESSION_NAME, Source};
 const ELSEWHERE: [&str; 5] =
     ["role_arn", "credential_process", "sso_session", "sso_start_url", "credential_source"];
 
-/// The source of keys in the chosen profile; nothing if there is none, or nothing in it is about
+/// The source of keys in the chosen profile; nothing if there is no profile, or none of its members is about
 /// keys.
 pub(super) fn source(
     variable: impl Fn(&str) -> Option<String>,

@@ -1,4 +1,4 @@
-//! Queries taken apart, quantities read, tokens kept at home.
+//! Queries taken apart, quantities read, tokens sent to their own server only.
 
 use super::{
     super::testing::{Asked, answered, asked, done, of_several, to_cluster, value},

@@ -1,9 +1,8 @@
 //! Conditions of a rule on requests, as Gateway API writes them.
 //!
-//! The canary's conditions are Istio's. A path, a method, headers and query parameters have an
-//! equivalent here; other members of the service's are ignored, as in Flagger. Conditions of the
-//! analysis without an equivalent are refused: with a dropped condition more would go to the canary
-//! than were asked for.
+//! The canary's conditions are Istio's. A path, a method, headers and query parameters have an equivalent
+//! here; other members of the service's are ignored, as in Flagger. Conditions of the analysis without an
+//! equivalent are refused: a dropped condition would send more requests to the canary than intended.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +37,7 @@ pub(super) fn conditions(
     for (index, condition) in case.service.matches.iter().enumerate() {
         all.push(of_service(case, index, condition)?);
     }
-    // As Flagger: an item with nothing that can be said here is dropped.
+    // As Flagger: an item without any equivalent here is dropped.
     all.retain(|condition| *condition != Condition::default());
     if all.is_empty() {
         all.push(Condition::default());
@@ -139,8 +138,8 @@ fn comparison(
 // === impl Condition ===
 
 impl Condition {
-    /// A condition that holds where both do. A header can be named once only: where both ask for
-    /// one, the narrower does.
+    /// A condition that holds where both do. A header can be named once only: where both name one, the
+    /// narrower counts.
     fn and(&self, narrower: &Self) -> Self {
         let mut both = self.clone();
         both.headers.extend(narrower.headers.clone());

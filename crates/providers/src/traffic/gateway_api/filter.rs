@@ -42,8 +42,8 @@ pub(super) fn filters(version: Version, case: &RouteCase<'_>, rule: &Rule) -> Ve
     filters
 }
 
-/// Whether a filter of this type is the canary's to say; others stay as users put them there. A
-/// redirect would leave nothing to divide.
+/// Whether a filter of this type is set by the canary; others stay as users put them there. A redirect would
+/// leave nothing to divide.
 pub(super) fn is_own(version: Version, case: &RouteCase<'_>, kind: &str) -> bool {
     match kind {
         "RequestHeaderModifier"
@@ -140,7 +140,7 @@ fn mirror_to_canary(case: &RouteCase<'_>) -> Value {
 
 fn cors(policy: &CorsPolicy) -> Value {
     let mut cors = Map::new();
-    // Patterns cannot be said here; as Flagger, they are skipped.
+    // Patterns have no equivalent here; as Flagger, they are skipped.
     let exact = policy.allow_origins.iter().filter_map(|origin| origin.exact.as_ref());
     let origins: Vec<_> = policy.allow_origin.iter().chain(exact).collect();
     let lists = [

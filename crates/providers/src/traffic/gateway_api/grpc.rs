@@ -1,8 +1,8 @@
 //! `GRPCRoute`: rules about calls, from a canary that describes HTTP requests.
 //!
-//! A call is a `POST` of `/package.Service/Method`. Conditions on paths of that form become
-//! conditions on service and method; conditions without an equivalent for calls are refused, and
-//! the refusal names the way out: to route the calls as the requests they are.
+//! A call is a `POST` of `/package.Service/Method`. Conditions on paths of that form become conditions on
+//! service and method; conditions without an equivalent for calls are refused, and the refusal names the
+//! alternative: to route the calls as the requests they are.
 
 use serde_json::{Map, Value, json};
 

@@ -5,11 +5,11 @@
 //!                                - name: shop-canary    weight: 20      and in the end  - name: shop
 //! ```
 //!
-//! Conditions, filters, hosts and gateways stay the user's, who may edit them at any time: nothing
-//! is backed up, since the way back is the same change the other way round. An annotation lists the
-//! canaries it is divided for, so that it is put right when one of them refers to another route,
-//! and is never taken for a route of our own. A rule that divides traffic between the apex and
-//! others is refused: the canary's share of the apex's share would differ from its weight.
+//! Conditions, filters, hosts and gateways stay the user's, who may edit them at any time: nothing is backed
+//! up, since the restore is the same change in reverse. An annotation lists the canaries it is divided for,
+//! so that it is restored when one of them refers to another route, and is never taken for a route of our
+//! own. A rule that divides traffic between the apex and others is refused: the canary's share of the apex's
+//! share would differ from its weight.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ pub(in crate::traffic) fn reconcile(
     divide(version, case, route, Split::canary(canary))
 }
 
-/// The split, if all divided rules agree on it, once the parents of the route took it.
+/// The split, if all divided rules agree on it, once the parents of the route accepted it.
 pub(in crate::traffic) fn read(
     version: Version,
     case: &RouteCase<'_>,
@@ -107,7 +107,7 @@ pub(in crate::traffic) fn is_divided(route: &Value) -> bool {
     divided_for(route).next().is_some()
 }
 
-/// The same for a route that this canary referred to once, and no more.
+/// Undoes this canary's changes to a route that it no longer refers to.
 pub(in crate::traffic) fn undo_previous(
     kind: Kind,
     case: &RouteCase<'_>,
@@ -133,10 +133,10 @@ fn undo(kind: Kind, case: &RouteCase<'_>, route: &Value) -> Option<Change> {
         let mark = route["metadata"]["annotations"].get(DIVIDED_FOR);
         annotations.extend(mark.map(|_| (DIVIDED_FOR.to_owned(), Value::Null)));
     } else {
-        // Backends of another canary are divided still, and Flux must not undo that.
+        // Backends of another canary are still divided, and Flux must not undo that.
         annotations.insert(DIVIDED_FOR.to_owned(), json!(others));
     }
-    // Its owner may have put the rules back already: Flux must not be kept from it for ever.
+    // Its owner may have restored the rules already: Flux must not be disabled for ever.
     let is_marked = divided_for(route).any(|canary| canary == case.cx.owner.name);
     let is_whole = alike(&json!(rules), &route["spec"]["rules"]);
     if !is_whole {

@@ -183,9 +183,9 @@ fn retry(retries: &Retries) -> Value {
 // === impl Foreign ===
 
 impl Foreign {
-    /// Reads them from the rules of a live route that divide traffic. A route that is not ours yet
-    /// has none: then from those that lead to the apex Service, filters only; fields may say things
-    /// of requests that are no longer the same.
+    /// Reads them from the rules of a live route that divide traffic. A route that is not ours yet has none:
+    /// then from those that lead to the apex Service, filters only; fields may be about requests that are no
+    /// longer the same.
     pub(super) fn of(version: Version, case: &RouteCase<'_>, object: &Value) -> Self {
         let rules = object["spec"]["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
         let names = &case.names;
@@ -200,7 +200,7 @@ impl Foreign {
             foreign.add_filters(version, case, rule);
             foreign.add_fields(version, case, rule);
         }
-        // Only names that are not ours: cookie rules go, and their names with them.
+        // Only names that are not ours: cookie rules are removed, and their names with them.
         foreign.name = weighted.last().map(|rule| rule["name"].clone()).filter(Value::is_string);
         foreign
     }

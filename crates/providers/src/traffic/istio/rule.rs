@@ -10,8 +10,8 @@ use crate::traffic::{
     plan::{Requests, Rule, To},
 };
 
-/// The fields of a rule that are the canary's to say, and those that exclude them. Others stay as
-/// users put them there.
+/// The fields of a rule that the canary sets, and those that exclude them. Others stay as users put them
+/// there.
 const OWN: [&str; 15] = [
     "name",
     "match",
@@ -129,8 +129,8 @@ fn conditions(case: &RouteCase<'_>, requests: &Requests) -> Vec<Value> {
     pairs.map(|(narrower, wide)| both(narrower, wide)).collect()
 }
 
-/// A condition of the analysis in Istio's words. Istio has no `suffix`: it would be dropped on the
-/// way and leave a condition that every value fits.
+/// A condition of the analysis in Istio's words. Istio has no `suffix`: it would be dropped and leave a
+/// condition that every value fits.
 fn analysed(condition: &AnalysisMatch) -> Value {
     let mut value = json!(condition);
     for (name, header) in &condition.headers {
@@ -142,7 +142,7 @@ fn analysed(condition: &AnalysisMatch) -> Value {
     value
 }
 
-/// A condition that holds where both do. Where both ask for one header, the narrower one does.
+/// A condition that holds where both do. Where both name one header, the narrower one counts.
 fn both(narrower: &Value, wide: &Value) -> Value {
     let mut merged = wide.clone();
     for member in ["headers", "queryParams", "sourceLabels"] {

@@ -461,7 +461,7 @@ fn a_route_that_the_canary_had_before_leads_all_users_to_the_primary() {
         let Some((kind, name)) = mesh.route(&world.cx()) else { continue };
         world.reconcile();
         world.write(split(40));
-        // By another name the canary has other sides: those that it had are led back.
+        // By another name the canary has other sides: the previous ones are reset.
         let before = world.spec.clone();
         world.edit_spec(json!({ "service": { "name": "store" } }));
         let left = |world: &World| {

@@ -126,7 +126,7 @@ fn a_mirror_or_affinity_that_a_provider_cannot_do_is_refused_with_its_capabiliti
                     assert!(found.why.contains(word), "{found}");
                 }
             }
-            // And a rollout that is under way goes on as if it had not been asked for.
+            // And a rollout in progress goes on without it.
             assert_eq!(world.check(), Ok(()), "{case}");
             world.reconcile();
             world.write(split(20));

@@ -33,7 +33,7 @@ fn users_spec(mesh: Mesh) -> Value {
     }
 }
 
-/// Providers whose routes are taken over and given back.
+/// Providers whose routes are taken over and restored.
 fn taking_over() -> Vec<Mesh> {
     making().into_iter().filter(|mesh| *mesh != Mesh::Kuma).collect()
 }

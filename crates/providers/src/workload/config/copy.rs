@@ -17,10 +17,10 @@ use crate::{
     },
 };
 
-/// The changes that put one copy right.
+/// The changes that bring one copy in sync.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Copied {
-    /// In this order; none where it is right already.
+    /// In this order; none where it is in sync.
     pub changes: Vec<Change>,
     /// Other canaries whose primaries read the same copy: this promotion reaches them, too.
     pub shared_with: Vec<String>,
@@ -144,8 +144,8 @@ fn is_editable(kind: ConfigKind, object: &Value, existing: &Value) -> bool {
 
 /// Whether `existing` is a copy of `object` as it should be.
 ///
-/// Which of two canaries is the controller does not matter: writing for that alone, they would take
-/// it from one another for ever.
+/// Which of two canaries is the controller does not matter: writing for that alone, they would take it from
+/// one another for ever.
 fn is_current(
     owner: &Owner<'_>,
     kind: ConfigKind,

@@ -1,7 +1,7 @@
 //! Rules by which pods keep away from their like, which are other pods for the primary.
 //!
-//! A target that spreads its own pods over nodes must not, in the copy, spread the primary's pods
-//! away from the target's. Pod affinity and node affinity speak of others and stay as they are.
+//! A target that spreads its own pods over nodes must not, in the copy, spread the primary's pods away from
+//! the target's. Pod affinity and node affinity are about other pods and stay unchanged.
 
 use serde_json::{Value, json};
 

@@ -9,20 +9,20 @@ use crate::workload::WorkloadKind;
 /// How long a workload may have too few pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
-    /// So long.
+    /// In seconds.
     pub seconds: i64,
     /// Counted from here at the earliest: a workload that was broken when it was given another
     /// revision has all the time again.
     pub from: Option<Timestamp>,
-    /// Since when it has been seen below its ready threshold, for workloads whose status does not
-    /// say: see [`WorkloadKind::lacking`].
+    /// Since when it has been seen below its ready threshold, for workloads whose status has no time: see
+    /// [`WorkloadKind::lacking`].
     pub lacking_since: Option<Timestamp>,
     /// The present.
     pub now: Timestamp,
 }
 
 impl WorkloadKind {
-    /// Judges a workload by its status. A Service has none that would say anything.
+    /// Judges a workload by its status. A Service has no status to judge by.
     ///
     /// Ready means: its controller has seen the latest spec, every pod is of the current revision,
     /// there is at least one, and `threshold` percent of them are available. A scaler that adds
@@ -31,7 +31,7 @@ impl WorkloadKind {
     /// Waiting ends when a Deployment exceeds its own progress deadline, or when too few pods have
     /// been available for longer than `deadline`.
     ///
-    /// A Service of Knative is ready when its latest revision is. Its generation says nothing: it changes
+    /// A Service of Knative is ready when its latest revision is. Its generation does not count: it changes
     /// with every share of traffic.
     pub fn readiness(self, workload: &Value, threshold: i64, deadline: Deadline) -> Readiness {
         if self == Self::Service {
@@ -39,7 +39,7 @@ impl WorkloadKind {
         }
         let count = |field: &str| workload["status"][field].as_i64().unwrap_or(0);
         let serving = match self {
-            // Until the latest can serve, the one before does.
+            // Until the latest can serve, the previous one does.
             Self::Knative => workload["status"]["latestReadyRevisionName"].is_string(),
             Self::Deployment | Self::DaemonSet | Self::Service => count(self.available()) > 0,
         };
@@ -88,7 +88,7 @@ impl WorkloadKind {
         if updated < wanted {
             return Some(format!("{updated} of {wanted} {pods} are updated"));
         }
-        // None of none is not ready: nothing was started, so nothing was tried.
+        // Zero pods of zero are not ready: nothing was started, so nothing was tried.
         if updated == 0 {
             return Some(format!("0 {pods} are asked for, at least 1 has to run"));
         }
@@ -362,7 +362,7 @@ mod tests {
             ("not for so long", daemon_set(3, 3, 1), Some(short), None, false),
             ("nobody knows", daemon_set(3, 3, 1), None, Some(long), false),
             ("given another revision since", daemon_set(3, 3, 1), Some(long), Some(short), false),
-            // A transition of long ago says nothing about a pod that is missing since a moment ago.
+            // An old transition does not date a pod that went missing just now.
             ("a long rest before it", daemon_set(3, 3, 1), Some(short), Some(long), false),
             ("ready after all", daemon_set(3, 3, 3), Some(long), None, false),
             ("its controller is behind", unseen, Some(long), None, false),

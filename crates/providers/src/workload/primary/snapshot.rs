@@ -86,8 +86,8 @@ impl Snapshot {
         format!("{target}-primary-promoted")
     }
 
-    /// Reads the Secret back. One that is not the canary's own is not believed: any user with write
-    /// access to Secrets could choose the template that runs in production.
+    /// Reads the Secret back. One that the canary does not own is refused: any user with write access to
+    /// Secrets could choose the template that runs in production.
     pub fn read(owner: &Owner<'_>, secret: &Value) -> Result<Self, WorkloadError> {
         require_owned(owner, SECRET, secret)?;
         Self::decode(secret)

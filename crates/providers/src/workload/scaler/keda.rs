@@ -31,7 +31,7 @@ pub(super) fn min_replicas(scaled: &Value) -> i64 {
     scaled["spec"]["minReplicaCount"].as_i64().unwrap_or(0).max(1)
 }
 
-/// Whether KEDA keeps the target at nothing.
+/// Whether KEDA keeps the target at zero.
 pub(super) fn is_paused(scaled: &Value) -> bool {
     scaled["metadata"]["annotations"][PAUSED_REPLICAS] == "0"
 }
@@ -98,7 +98,7 @@ fn primary_spec(
         }
     }
     let mut spec = Value::Object(spec);
-    // Two autoscalers of one name would take turns.
+    // Two autoscalers of one name would overwrite each other.
     if let Some(name) = spec.pointer_mut("/advanced/horizontalPodAutoscalerConfig/name")
         && let Some(text) = name.as_str().filter(|text| !text.is_empty())
     {

@@ -92,7 +92,7 @@ pub(super) fn are_same(one: &[Value], other: &[Value]) -> bool {
     is_same(&plain(one), &plain(other))
 }
 
-/// Whether the live port says all that `wanted` does. It may say more.
+/// Whether the live port has all fields of `wanted`. It may have more.
 pub(super) fn is_covered(wanted: &Value, live: &Value) -> bool {
     let wanted = without_defaults(wanted);
     let live = without_defaults(live);

@@ -1,8 +1,8 @@
 //! Restores a Service that existed before the canary.
 //!
 //! ```text
-//! taken over:  original in an annotation, Flux told to look away
-//! given back:  as last applied with kubectl, else as in the annotation, else onto the target
+//! taken over:  original in an annotation, Flux disabled
+//! restored:    as last applied with kubectl, else as in the annotation, else onto the target
 //! ```
 
 use serde_json::{Map, Value, json};
@@ -22,7 +22,7 @@ use crate::{
 /// Where the original of a routing object is kept, as Flagger does for others.
 const ORIGINAL: &str = "flagger.kubernetes.io/original-configuration";
 
-/// Gives the apex back where the target is gone: by the recorded original, and by nothing else.
+/// Restores the apex where the target is gone: by the recorded original, and by nothing else.
 pub fn give_back(
     owner: Owner<'_>,
     service: &Service,
@@ -46,7 +46,7 @@ struct Original {
 // === impl Services ===
 
 impl Services<'_> {
-    /// Gives the apex back when the canary is deleted; `None` where nothing is to be done.
+    /// Restores the apex when the canary is deleted; `None` where nothing is to be done.
     ///
     /// Call it when the target is ready: it ends with the selector on the target's pods, or with
     /// the selector of the user's manifest. A Service of a canary is left to garbage collection.
@@ -61,7 +61,7 @@ impl Services<'_> {
             .map(|original| &original.selector)
             .filter(|selector| !selector.is_empty() && !self.selects_primary(Some(selector)))
             .cloned();
-        // Without an original, a Service that selects other pods was given back before.
+        // Without an original, a Service that selects other pods was restored before.
         let is_taken = self.selects_primary(live["spec"]["selector"].as_object());
         let onto_target = || is_taken.then(|| self.selector(Role::Apex(Side::Canary)));
         let mut spec = Map::new();
@@ -154,7 +154,7 @@ fn restored_annotations(original: Option<&Original>, live: &Value) -> Map<String
 
 /// The original of the Service, as far as it was recorded.
 ///
-/// The user's last apply is newer than our record, and is believed first.
+/// The user's last apply is newer than our record, and takes precedence.
 fn original_of(live: &Value) -> Result<Option<Original>, WorkloadError> {
     let annotation = |key: &str| live["metadata"]["annotations"][key].as_str();
     let kept =

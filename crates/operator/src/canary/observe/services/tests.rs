@@ -136,7 +136,7 @@ fn a_switched_apex_is_left_where_it_is() {
     let can_switch = observation.inputs.mesh.capabilities(&observation.inputs.canary.spec).switched;
     let want = if can_switch { State::InSync } else { State::OutOfSync };
     assert_eq!(state(&observation, ManagedObject::ApexService), want);
-    // Of other providers it is put right.
+    // Of other providers it is restored.
     let bench = Bench::new("istio").set_up();
     bench.edit(SERVICE, "web", |service| {
         service["spec"]["selector"] = json!({ "app": "web" });

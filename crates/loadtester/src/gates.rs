@@ -79,7 +79,7 @@ pub struct Opening {
 
 /// The call that checks a gate.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker<'a> {
+pub struct GateCall<'a> {
     pub checksum: &'a str,
     /// Distinguishes a repeated call from a new one.
     pub call: Option<&'a str>,
@@ -156,7 +156,7 @@ impl Gates {
     }
 
     /// Whether the gate is open for this call. Uses up a step if it is bounded by steps. Blocks.
-    pub fn check(&self, key: &Key, asker: Asker<'_>, now: i64) -> Result<bool, GateError> {
+    pub fn check(&self, key: &Key, asker: GateCall<'_>, now: i64) -> Result<bool, GateError> {
         self.act(now, |open| {
             let Some(opening) = open.get(key) else { return Ok((false, None)) };
             if opening.until.is_some_and(|until| until <= now) {
@@ -324,8 +324,8 @@ mod tests {
         Key { namespace, canary, kind: Kind::Advance, gate: String::new() }
     }
 
-    fn asker(checksum: &'static str, call: Option<&'static str>) -> Asker<'static> {
-        Asker { checksum, call }
+    fn asker(checksum: &'static str, call: Option<&'static str>) -> GateCall<'static> {
+        GateCall { checksum, call }
     }
 
     fn folder(name: &str) -> PathBuf {
@@ -334,7 +334,7 @@ mod tests {
         folder
     }
 
-    const ANY_CALLER: Asker<'static> = Asker { checksum: "abc", call: None };
+    const ANY_CALLER: GateCall<'static> = GateCall { checksum: "abc", call: None };
 
     #[test]
     fn a_gate_is_closed_until_it_is_opened_and_after_it_is_closed() {

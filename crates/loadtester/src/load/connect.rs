@@ -19,7 +19,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::{
-    http1::{Answer, Http1, Trouble, Wire},
+    http1::{Answer, ExchangeError, Http1, Wire},
     http2::{Http2, Template},
     plan::{Plan, Protocol, Target},
     stats::Failure,
@@ -168,7 +168,7 @@ impl Link {
         }
     }
 
-    pub(super) async fn exchange(&mut self, request: &Request) -> Result<Answer, Trouble> {
+    pub(super) async fn exchange(&mut self, request: &Request) -> Result<Answer, ExchangeError> {
         match self {
             Self::Plain(connection) => connection.exchange(&request.wire).await,
             Self::Tls(connection) => connection.exchange(&request.wire).await,

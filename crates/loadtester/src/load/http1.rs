@@ -36,7 +36,7 @@ pub(super) struct Answer {
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum ExchangeError {
     /// Nothing of the request was sent.
     Unsent,
     /// Closed before the first byte of an answer, as servers close idle connections.
@@ -152,7 +152,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
     }
 
     /// Sends the request and reads the answer. After a failure the connection cannot be used again.
-    pub(super) async fn exchange(&mut self, request: &Wire) -> Result<Answer, Trouble> {
+    pub(super) async fn exchange(&mut self, request: &Wire) -> Result<Answer, ExchangeError> {
         let sent = self.send(&request.bytes).await;
         // A server may answer and close before it has read everything: look before giving up.
         let unsent = sent.is_err();
@@ -166,14 +166,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
                 continue;
             }
             if self.filled == self.buffer.len() {
-                return Err(Trouble::Failed(Failure::Protocol));
+                return Err(ExchangeError::Failed(Failure::Protocol));
             }
             let is_first = self.filled == 0;
             match self.fill().await {
                 Ok(0) | Err(_) if is_first => {
-                    return Err(sent.err().unwrap_or(Trouble::ClosedUnanswered));
+                    return Err(sent.err().unwrap_or(ExchangeError::ClosedUnanswered));
                 }
-                Ok(0) | Err(_) => return Err(Trouble::Failed(Failure::Broken)),
+                Ok(0) | Err(_) => return Err(ExchangeError::Failed(Failure::Broken)),
                 Ok(_) => {}
             }
         };
@@ -190,22 +190,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
     }
 
     /// Sends all of it; the error says whether anything was sent.
-    async fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError> {
         let first = self.stream.write(bytes).await.unwrap_or_default();
         if first == 0 {
-            return Err(Trouble::Unsent);
+            return Err(ExchangeError::Unsent);
         }
         let rest = bytes.get(first..).unwrap_or_default();
         let sent = async {
             self.stream.write_all(rest).await?;
             self.stream.flush().await
         };
-        sent.await.map_err(|_: io::Error| Trouble::ClosedUnanswered)
+        sent.await.map_err(|_: io::Error| ExchangeError::ClosedUnanswered)
     }
 
-    fn head(&self, bodiless: bool) -> Result<Option<Head>, Trouble> {
+    fn head(&self, bodiless: bool) -> Result<Option<Head>, ExchangeError> {
         let seen = self.buffer.get(..self.filled).unwrap_or_default();
-        Head::parse(seen, bodiless).map_err(|()| Trouble::Failed(Failure::Protocol))
+        Head::parse(seen, bodiless).map_err(|()| ExchangeError::Failed(Failure::Protocol))
     }
 
     async fn fill(&mut self) -> io::Result<usize> {
@@ -225,14 +225,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
     }
 
     /// Reads more, once the buffer is used up.
-    async fn refill(&mut self) -> Result<(), Trouble> {
+    async fn refill(&mut self) -> Result<(), ExchangeError> {
         match self.fill().await {
-            Ok(0) | Err(_) => Err(Trouble::Failed(Failure::Broken)),
+            Ok(0) | Err(_) => Err(ExchangeError::Failed(Failure::Broken)),
             Ok(_) => Ok(()),
         }
     }
 
-    async fn skip(&mut self, length: u64) -> Result<u64, Trouble> {
+    async fn skip(&mut self, length: u64) -> Result<u64, ExchangeError> {
         let mut left = length;
         loop {
             let here = usize::try_from(left).unwrap_or(usize::MAX).min(self.filled);
@@ -245,13 +245,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
         }
     }
 
-    async fn skip_chunks(&mut self) -> Result<u64, Trouble> {
+    async fn skip_chunks(&mut self) -> Result<u64, ExchangeError> {
         let mut chunks = Chunks::START;
         let mut bytes = 0;
         loop {
             let seen = self.buffer.get(..self.filled).unwrap_or_default();
             let used = chunks.advance(seen, &mut bytes);
-            let used = used.map_err(|()| Trouble::Failed(Failure::Protocol))?;
+            let used = used.map_err(|()| ExchangeError::Failed(Failure::Protocol))?;
             self.use_up(used);
             if chunks == Chunks::Done {
                 return Ok(bytes);
@@ -260,7 +260,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
         }
     }
 
-    async fn skip_to_the_end(&mut self) -> Result<u64, Trouble> {
+    async fn skip_to_the_end(&mut self) -> Result<u64, ExchangeError> {
         let mut bytes = 0;
         loop {
             bytes += self.filled as u64;
@@ -268,7 +268,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
             match self.fill().await {
                 Ok(0) => return Ok(bytes),
                 Ok(_) => {}
-                Err(_) => return Err(Trouble::Failed(Failure::Broken)),
+                Err(_) => return Err(ExchangeError::Failed(Failure::Broken)),
             }
         }
     }
@@ -400,7 +400,7 @@ mod tests {
     use super::*;
 
     /// The result of an answer that arrives `step` bytes at a time, and of one more request.
-    async fn answered(answer: &str, step: usize, closes: bool) -> Result<Answer, Trouble> {
+    async fn answered(answer: &str, step: usize, closes: bool) -> Result<Answer, ExchangeError> {
         let (ours, mut theirs) = duplex(64);
         let answer = answer.as_bytes().to_vec();
         let server = tokio::spawn(async move {
@@ -467,10 +467,10 @@ mod tests {
 
     #[tokio::test]
     async fn answers_that_are_none_fail_by_their_kind() {
-        let protocol = Err(Trouble::Failed(Failure::Protocol));
-        let broken = Err(Trouble::Failed(Failure::Broken));
+        let protocol = Err(ExchangeError::Failed(Failure::Protocol));
+        let broken = Err(ExchangeError::Failed(Failure::Broken));
         let cases = [
-            ("closed at once", "", Err(Trouble::ClosedUnanswered)),
+            ("closed at once", "", Err(ExchangeError::ClosedUnanswered)),
             ("cut in the head", "HTTP/1.1 200 OK\r\nContent-", broken),
             ("cut in the body", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab", broken),
             ("another protocol", "SSH-2.0-OpenSSH_9.9\r\n", protocol),

@@ -9,7 +9,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
-    http1::{Answer, Trouble},
+    http1::{Answer, ExchangeError},
     plan::Plan,
     stats::Failure,
 };
@@ -63,23 +63,27 @@ impl Http2 {
         Ok(Box::new(Self { sender }))
     }
 
-    pub(super) async fn exchange(&mut self, template: &Template) -> Result<Answer, Trouble> {
+    pub(super) async fn exchange(&mut self, template: &Template) -> Result<Answer, ExchangeError> {
         if self.sender.ready().await.is_err() {
-            return Err(Trouble::Unsent);
+            return Err(ExchangeError::Unsent);
         }
         let answer = self.sender.send_request(template.request.clone()).await;
         let answer = answer.map_err(|error| {
             // The connection ended, or got a GOAWAY, before the request left the queue.
-            if error.is_canceled() { Trouble::Unsent } else { Trouble::Failed(of(&error)) }
+            if error.is_canceled() {
+                ExchangeError::Unsent
+            } else {
+                ExchangeError::Failed(of(&error))
+            }
         })?;
         let status = answer.status().as_u16();
         if status >= 600 {
-            return Err(Trouble::Failed(Failure::Protocol));
+            return Err(ExchangeError::Failed(Failure::Protocol));
         }
         let mut body = answer.into_body();
         let mut bytes = 0;
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| Trouble::Failed(of(&error)))?;
+            let frame = frame.map_err(|error| ExchangeError::Failed(of(&error)))?;
             bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
         }
         Ok(Answer { status, bytes, reusable: true, http2: true })

@@ -16,7 +16,7 @@ use tokio::time::{Sleep, sleep, sleep_until};
 
 use super::{
     connect::{Connector, Link, Request},
-    http1::{Answer, Trouble},
+    http1::{Answer, ExchangeError},
     plan::Rate,
     stats::{Failure, Stats},
 };
@@ -161,10 +161,12 @@ impl Worker {
                     }
                     return Ok(answer);
                 }
-                Err(Trouble::ClosedUnanswered) if !is_fresh && self.job.repeatable => {}
-                Err(Trouble::Unsent) if !is_fresh => {}
-                Err(Trouble::Unsent | Trouble::ClosedUnanswered) => return Err(Failure::Broken),
-                Err(Trouble::Failed(failure)) => return Err(failure),
+                Err(ExchangeError::ClosedUnanswered) if !is_fresh && self.job.repeatable => {}
+                Err(ExchangeError::Unsent) if !is_fresh => {}
+                Err(ExchangeError::Unsent | ExchangeError::ClosedUnanswered) => {
+                    return Err(Failure::Broken);
+                }
+                Err(ExchangeError::Failed(failure)) => return Err(failure),
             }
         }
     }

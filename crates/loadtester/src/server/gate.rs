@@ -13,7 +13,7 @@ use tracing::{error, info};
 use super::{App, ReadRequest, Shared, check, now, read};
 use crate::{
     duration,
-    gates::{Asker, GateError, Key, Kind, Opening},
+    gates::{GateCall, GateError, Key, Kind, Opening},
     payload::{Payload, is_name},
 };
 
@@ -133,8 +133,8 @@ fn act(
         Action::Check => {
             let call = asked.headers.get("idempotency-key").and_then(|it| it.to_str().ok());
             let call = call.filter(|call| is_name(call, CALL_BYTES_MAX));
-            let says_yes = app.gates.check(&key, Asker { checksum, call }, now())?;
-            Ok(if says_yes { Answer::Approved } else { Answer::Forbidden })
+            let is_approved = app.gates.check(&key, GateCall { checksum, call }, now())?;
+            Ok(if is_approved { Answer::Approved } else { Answer::Forbidden })
         }
         Action::Open => app.gates.open(&key, opening, now()).map(|()| Answer::Done),
         Action::Close => app.gates.close(&key, now()).map(|()| Answer::Done),

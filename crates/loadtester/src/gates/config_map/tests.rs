@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Notify, task::spawn_blocking};
 
 use super::*;
-use crate::gates::{Asker, Gates, Kind};
+use crate::gates::{GateCall, Gates, Kind};
 
 /// One ConfigMap, with versions as the API server has them.
 #[derive(Default)]
@@ -93,7 +93,7 @@ fn key(canary: &str) -> Key {
 
 async fn check(gates: &Arc<Gates>) -> bool {
     let gates = Arc::clone(gates);
-    let asker = Asker { checksum: "", call: None };
+    let asker = GateCall { checksum: "", call: None };
     spawn_blocking(move || gates.check(&key("app"), asker, 0).unwrap()).await.unwrap()
 }
 

@@ -101,7 +101,7 @@ fn choose(seen: &Observed) -> Step {
         return if lifecycle.has_finalizer { terminate::decide(seen) } else { idle_until_gone() };
     }
     if let Some(why) = refusal(seen) {
-        return Decision::because(Fact::Refused(why)).telling().into();
+        return Decision::because(Fact::Refused(why)).announcing().into();
     }
     if plan.revert != lifecycle.has_finalizer {
         let action = if plan.revert { Action::AddFinalizer } else { Action::RemoveFinalizer };
@@ -114,7 +114,7 @@ fn choose(seen: &Observed) -> Step {
         return Decision::because(Fact::AwaitingInterval).remember(next).again(Again::Now).into();
     }
     if plan.suspended {
-        return Decision::because(Fact::Suspended).telling().into();
+        return Decision::because(Fact::Suspended).announcing().into();
     }
     match memory.phase {
         Phase::Initializing => initialise::decide(seen),
@@ -227,7 +227,7 @@ fn start_over(seen: &Observed) -> Option<Step> {
         return None;
     }
     let next = Memory { phase: Phase::Initializing, since: Some(seen.now), ..Memory::default() };
-    let decision = Decision::because(Fact::TargetChanged { former }).remember(next).telling();
+    let decision = Decision::because(Fact::TargetChanged { former }).remember(next).announcing();
     Some(decision.again(Again::Now).into())
 }
 
@@ -252,7 +252,7 @@ fn adopt(seen: &Observed) -> Option<Step> {
     } else if target.edited_since {
         return None;
     }
-    let decision = Decision::because(Fact::Adopted).remember(next).telling();
+    let decision = Decision::because(Fact::Adopted).remember(next).announcing();
     Some(decision.again(Again::Now).into())
 }
 
@@ -263,7 +263,8 @@ fn retire_previous_route(seen: &Observed) -> Option<Step> {
 }
 
 fn route_left() -> Step {
-    let decision = Decision::because(Fact::RouteLeft).act(Action::RetirePreviousRoute).telling();
+    let decision =
+        Decision::because(Fact::PreviousRouteRetired).act(Action::RetirePreviousRoute).announcing();
     decision.again(Again::Now).into()
 }
 
@@ -321,13 +322,13 @@ fn obstacle(seen: &Observed) -> Option<&Obstacle> {
 
 /// Waits, announces the reason, and retries after an interval.
 fn obstructed(seen: &Observed, why: &str) -> Decision {
-    Decision::because(Fact::Obstructed(why.to_owned())).telling().again(later(seen))
+    Decision::because(Fact::Obstructed(why.to_owned())).announcing().again(later(seen))
 }
 
 /// Waits for pods, which come up one by one: announced only if it takes an interval.
 fn awaiting_pods(seen: &Observed, why: Fact) -> Decision {
     let decision = Decision::because(why).again(later(seen));
-    if seen.interval_state.due { decision.telling() } else { decision }
+    if seen.interval_state.due { decision.announcing() } else { decision }
 }
 
 fn later(seen: &Observed) -> Again {
@@ -343,7 +344,7 @@ fn complete(seen: &Observed, mut decision: Decision) -> Decision {
         facts.push(Fact::AnalysisStarted);
     }
     if answered {
-        told_by_answers(seen, &mut facts);
+        facts_of_answers(seen, &mut facts);
     }
     if !facts.is_empty() {
         decision.actions.splice(0..0, facts.into_iter().map(Action::Announce));
@@ -386,7 +387,7 @@ fn begins_analysis(seen: &Observed, decision: &Decision) -> bool {
     seen.answers.pre_rollout.is_some() || decision.actions.iter().any(prepares)
 }
 
-fn told_by_answers(seen: &Observed, facts: &mut Vec<Fact>) {
+fn facts_of_answers(seen: &Observed, facts: &mut Vec<Fact>) {
     let answers = &seen.answers;
     match &answers.backends {
         Some(Ok(())) => facts.push(Fact::BackendsAvailable),

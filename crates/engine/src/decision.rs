@@ -85,7 +85,7 @@ pub enum Action {
     /// Remove `spec.manualStep` if it is unchanged. Announce this once that is done.
     DropManualStep(Option<Fact>),
     /// Set `spec.manualStep.resume` back to false.
-    TakeResumeBack,
+    ResetResume,
     /// Remove the annotation that requests a retry of the gates.
     ClearRetry,
     /// Count a finished rollout.
@@ -222,20 +222,20 @@ impl Decision {
     }
 
     #[must_use]
-    pub(crate) fn tell(self, fact: Fact) -> Self {
+    pub(crate) fn announce(self, fact: Fact) -> Self {
         self.act(Action::Announce(fact))
     }
 
     /// Whether it announces this fact.
-    pub fn tells(&self, fact: &Fact) -> bool {
+    pub fn announces(&self, fact: &Fact) -> bool {
         self.actions.iter().any(|action| matches!(action, Action::Announce(told) if told == fact))
     }
 
     /// Announces the reason of the decision.
     #[must_use]
-    pub(crate) fn telling(self) -> Self {
+    pub(crate) fn announcing(self) -> Self {
         let why = self.why.clone();
-        self.tell(why)
+        self.announce(why)
     }
 
     #[must_use]

@@ -68,7 +68,7 @@ pub enum Fact {
     /// The target or its configuration changed in mid-flight.
     Restarted,
     /// The target was reverted to the revision of the primary.
-    WentBack(Phase),
+    Reverted(Phase),
     /// The canary was scaled to nothing in mid-flight.
     ScaledUpAgain,
     /// The canary is not ready yet.
@@ -111,7 +111,7 @@ pub enum Fact {
         was_mirrored: bool,
     },
     /// The previous route gives the canary no traffic any more.
-    RouteLeft,
+    PreviousRouteRetired,
     /// The routing object had other weights than we wrote.
     Drifted {
         /// The canary's share in the route.
@@ -142,7 +142,7 @@ pub enum Fact {
     /// The rollout goes on, but the field that requested it is still there.
     ResumeStays(String),
     /// A hook requests a rollback.
-    RollbackAsked(String),
+    RollbackRequested(String),
     /// The rollout was rolled back by a hook.
     RolledBackByHook,
     /// Too many checks failed.
@@ -270,7 +270,7 @@ impl Fact {
             Self::AwaitingPromotion(_) => "WaitingForPromotionApproval",
             Self::NewRevision => "NewRevision",
             Self::Restarted => "AnalysisRestarted",
-            Self::WentBack(_) => "RevisionReverted",
+            Self::Reverted(_) => "RevisionReverted",
             Self::ScaledUpAgain => "CanaryScaledUp",
             Self::CanaryNotReady(_) => "CanaryNotReady",
             Self::CanaryDown(_) => "CanaryDown",
@@ -285,7 +285,7 @@ impl Fact {
             Self::Mirroring => "Mirroring",
             Self::Iterated { .. } => "IterationPassed",
             Self::RoutedToCanary { .. } => "RoutedToCanary",
-            Self::RouteLeft => "RouteLeft",
+            Self::PreviousRouteRetired => "RouteLeft",
             Self::Drifted { .. } => "RouteCorrected",
             Self::Copying => "PromotionStarted",
             Self::PrimaryAdvanced(_) => "PrimaryWeightAdvanced",
@@ -298,7 +298,7 @@ impl Fact {
             Self::NothingToResume => "NothingToResume",
             Self::ResumeVoid => "ResumeIgnored",
             Self::ResumeStays(_) => "ManualStepNotRemoved",
-            Self::RollbackAsked(_) => "RollbackRequested",
+            Self::RollbackRequested(_) => "RollbackRequested",
             Self::RolledBackByHook => "RolledBackByHook",
             Self::ThresholdReached(_) => "ThresholdReached",
             Self::DeadlineExceeded(_) => "ProgressDeadlineExceeded",
@@ -338,14 +338,14 @@ impl Fact {
             | Self::GatePassed(..)
             | Self::NewRevision
             | Self::Restarted
-            | Self::WentBack(_)
+            | Self::Reverted(_)
             | Self::AnalysisStarted
             | Self::AwaitingInterval
             | Self::Advanced(_)
             | Self::Mirroring
             | Self::Iterated { .. }
             | Self::RoutedToCanary { .. }
-            | Self::RouteLeft
+            | Self::PreviousRouteRetired
             | Self::Copying
             | Self::PrimaryAdvanced(_)
             | Self::RoutedToPrimary
@@ -380,7 +380,7 @@ impl Fact {
             | Self::Drifted { .. }
             | Self::ResumeVoid
             | Self::ResumeStays(_)
-            | Self::RollbackAsked(_)
+            | Self::RollbackRequested(_)
             | Self::RolledBackByHook
             | Self::ThresholdReached(_)
             | Self::DeadlineExceeded(_)

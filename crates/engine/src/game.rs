@@ -33,8 +33,8 @@
 //! | on a pod: delete, mark, gate, update, patch, identify | the pod still has that uid; changes of labels, annotations and images also that its resource version is the one that was read |
 //! | [`Action::Create`] of a numbered pod | nothing has that name: one that exists is read, not replaced |
 //! | [`Action::StartHook`] | nothing has that name: one that exists with this owner and purpose is the one, any other is among the taken names of the next look |
-//! | [`Action::SetPaused`], [`Action::Lift`], [`Action::ClearCommand`], [`Action::GoBack`], [`Action::ResetRetry`], [`Action::PrunePodsToDelete`] | the spec and the annotations are those that were read, by resource version; `paused` and `retry` are written as false, never taken away; fields under a manager of our own name |
-//! | [`Action::GoBack`] | also: the template still is that of `from` |
+//! | [`Action::SetPaused`], [`Action::ResumeAndClear`], [`Action::ClearCommand`], [`Action::RestoreTemplate`], [`Action::ResetRetry`], [`Action::PrunePodsToDelete`] | the spec and the annotations are those that were read, by resource version; `paused` and `retry` are written as false, never taken away; fields under a manager of our own name |
+//! | [`Action::RestoreTemplate`] | also: the template still is that of `from` |
 //! | [`Action::Remember`] | the status is the one that was read, by resource version. A write of the spec earlier in the same look gives the version to use, if nothing else changed; otherwise read again |
 //! | [`Action::DropRevisions`] | the revisions still have those uids |
 //!

@@ -28,17 +28,18 @@ mod url;
 use std::{fmt, time::Duration};
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use http::{HeaderMap, Method, StatusCode, header};
 use jiff::Timestamp;
 use tidegate_providers::metrics::query_machine::ClientCertificate;
 
-pub(crate) use self::client::TURN_WAIT_MAX;
+pub(crate) use self::client::PERMIT_WAIT_MAX;
 pub use self::{
     client::Client,
     connect::{Resolve, SystemResolver},
     error::HttpError,
     guard::{Network, NetworkError, Policy},
+    limits::RequestPermit,
     proxy::Proxy,
     url::{SafeUrl, UrlError},
 };
@@ -49,6 +50,12 @@ pub trait Transport: Send + Sync {
     ///
     /// An answer of any status is `Ok`: the caller knows what a 404 means.
     fn send(&self, request: Outgoing) -> BoxFuture<'_, Result<Answer, HttpError>>;
+
+    /// Waits for a permit without a timeout: for requests whose failure counts against a rollout. `None` where
+    /// requests are not limited.
+    fn permit<'a>(&'a self, _namespace: &'a str) -> BoxFuture<'a, Option<RequestPermit>> {
+        Box::pin(ready(None))
+    }
 }
 
 /// A request, with its bounds. Prints without headers, body or the secret parts of its URL.
@@ -60,8 +67,11 @@ pub struct Outgoing {
     pub body: Bytes,
     /// For everything from the first name lookup to the last byte of the body, redirects included.
     pub timeout: Duration,
-    /// The time after which the caller gives the request up; the wait for a permit counts too.
+    /// The time after which the caller gives the request up. The wait for a permit counts too, unless the request
+    /// brings one.
     pub patience: Option<Duration>,
+    /// From [`Transport::permit`]. A request without one waits half a minute for it at most.
+    pub permit: Option<RequestPermit>,
     /// Bytes of the body that are read; the rest is not.
     pub max_bytes: usize,
     /// Off only where a spec says so: the server's certificate is then not verified.
@@ -118,6 +128,7 @@ impl Outgoing {
             body: Bytes::new(),
             timeout: TIMEOUT_DEFAULT,
             patience: None,
+            permit: None,
             max_bytes: BODY_BYTES_DEFAULT,
             verify_tls: true,
             authorities: None,

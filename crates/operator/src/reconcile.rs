@@ -117,9 +117,17 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// Releases the permit, before anything that waits for another system.
-    pub(crate) fn release_permit(&mut self) {
+    /// Releases the permit for a wait in the middle of a decision, then takes it again. A decision in progress is
+    /// finished: the wait does not end when the loop is to stop. The caller bounds it.
+    pub(crate) async fn without_permit<T>(
+        &mut self,
+        wait: impl Future<Output = T>,
+    ) -> Result<T, WriteError> {
         self.permit = None;
+        let done = wait.await;
+        let taken = self.permits.acquire().await;
+        self.permit = Some(taken.map_err(|_| WriteError::Stopped)?);
+        Ok(done)
     }
 
     /// Waits for work that needs no permit; `None` if the loop is to stop before.
@@ -137,7 +145,7 @@ impl<'a> Pass<'a> {
         work: impl Future<Output = T>,
         is_interrupted: impl Fn() -> bool,
     ) -> Waited<T> {
-        self.release_permit();
+        self.permit = None;
         let mut work = std::pin::pin!(work);
         loop {
             tokio::select! {
@@ -186,7 +194,7 @@ pub(crate) async fn run<R: Reconciler>(
         let outcome = AssertUnwindSafe(reconciler.reconcile(&mut pass)).catch_unwind();
         let outcome = outcome.instrument(span.clone()).await;
         drop(pass);
-        let (word, next) = span.in_scope(|| sort_out(&cx, outcome));
+        let (word, next) = span.in_scope(|| label_and_next(&cx, outcome));
         let took = cx.clock.monotonic().saturating_sub(start);
         cx.telemetry.count_reconcile(word, took);
         reconciler.observe_pass(word == "ok", took);
@@ -210,7 +218,7 @@ async fn wait_until(clock: &dyn Clock, due: Option<Duration>) {
 }
 
 /// The metric label of a pass, and when the next one is due.
-fn sort_out(
+fn label_and_next(
     cx: &Context,
     outcome: Result<Result<Next, WriteError>, Box<dyn std::any::Any + Send>>,
 ) -> (&'static str, Next) {

@@ -85,7 +85,7 @@ pub(crate) struct Watches {
 pub struct Supervisor {
     cx: Arc<Context>,
     controllers: Vec<Box<dyn Controller>>,
-    /// Controllers whose loops may start, by their place in the list.
+    /// Controllers whose loops may start, by their index.
     has_begun: Vec<bool>,
     running: BTreeMap<Id, Running>,
     loops: JoinSet<Id>,
@@ -100,7 +100,7 @@ struct Running {
 }
 
 enum Change {
-    /// The controller of this place may begin.
+    /// The controller at this index may begin.
     Ready(usize),
     /// An object of a kind with loops changed.
     Object(Id),
@@ -145,11 +145,11 @@ impl Supervisor {
         let (sender, changes) = mpsc::unbounded_channel();
         let mut watches =
             Watches { cx: Arc::clone(&cx), tasks: JoinSet::new(), changes: sender.clone() };
-        for (place, controller) in controllers.iter().enumerate() {
+        for (index, controller) in controllers.iter().enumerate() {
             let (ready, sender) = (controller.prepare(&mut watches), sender.clone());
             cx.spawn_background(async move {
                 ready.await;
-                let _ = sender.send(Change::Ready(place));
+                let _ = sender.send(Change::Ready(index));
             });
         }
         let has_begun = vec![false; controllers.len()];
@@ -172,16 +172,16 @@ impl Supervisor {
                     }
                 }
                 Some(change) = self.changes.recv() => match change {
-                    Change::Ready(place) => self.begin(place),
+                    Change::Ready(index) => self.begin(index),
                     Change::Object(id) => self.sync_loop(&id, false),
                 },
             }
         }
     }
 
-    /// Lets every loop finish the decision it carries out, at most for `patience`.
-    pub async fn drain(&mut self, patience: Duration) {
-        let deadline = self.cx.clock.sleep(patience);
+    /// Lets every loop finish the decision it carries out, at most for `timeout`.
+    pub async fn drain(&mut self, timeout: Duration) {
+        let deadline = self.cx.clock.sleep(timeout);
         for running in self.running.values() {
             let _ = running.stop.send(true);
         }
@@ -196,11 +196,11 @@ impl Supervisor {
         }
     }
 
-    fn begin(&mut self, place: usize) {
-        let Some(controller) = self.controllers.get_mut(place) else { return };
+    fn begin(&mut self, index: usize) {
+        let Some(controller) = self.controllers.get_mut(index) else { return };
         controller.begin(&mut self.watches);
         let kinds = controller.kinds();
-        if let Some(has_begun) = self.has_begun.get_mut(place) {
+        if let Some(has_begun) = self.has_begun.get_mut(index) {
             *has_begun = true;
         }
         for kind in kinds {
@@ -212,11 +212,11 @@ impl Supervisor {
 
     /// Compares an object with its loop: starts, wakes or stops it.
     fn sync_loop(&mut self, id: &Id, is_initial: bool) {
-        let place = self.controllers.iter().position(|it| it.kinds().contains(&id.0));
-        let Some(place) = place.filter(|place| self.has_begun.get(*place) == Some(&true)) else {
+        let index = self.controllers.iter().position(|it| it.kinds().contains(&id.0));
+        let Some(index) = index.filter(|index| self.has_begun.get(*index) == Some(&true)) else {
             return;
         };
-        let Some(controller) = self.controllers.get_mut(place) else { return };
+        let Some(controller) = self.controllers.get_mut(index) else { return };
         let object = self.cx.cluster.cache.get(id.0, &id.1);
         let uid = object.as_ref().and_then(|it| it["metadata"]["uid"].as_str());
         match (self.running.get_mut(id), object.as_ref()) {

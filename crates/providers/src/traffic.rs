@@ -276,7 +276,8 @@ impl Mesh {
             return Ok(());
         }
         let case = self.case(cx)?;
-        let impossible = self.misreferred(cx.spec).or_else(|| self.untestable(cx.spec));
+        let impossible =
+            self.unusable_reference(cx.spec).or_else(|| self.unsupported_conditions(cx.spec));
         if let Some(Impossible { field, why }) = impossible {
             return Err(case.refuse(field, why));
         }

@@ -193,12 +193,12 @@ const WITH_OTHER_PODS: [&str; 8] = [
 /// The full sweep of every change: each kind of rollout and each end, with and without an autoscaler, and
 /// deletion in each phase. The rest is the same over other routes.
 pub fn essential() -> Vec<Scenario> {
-    scenarios().into_iter().filter(|it| !it.is_over_another_road()).collect()
+    scenarios().into_iter().filter(|it| !it.uses_other_routes()).collect()
 }
 
 /// The scenarios that [`essential`] leaves out.
 pub fn others() -> Vec<Scenario> {
-    scenarios().into_iter().filter(Scenario::is_over_another_road).collect()
+    scenarios().into_iter().filter(Scenario::uses_other_routes).collect()
 }
 
 /// A few that differ in their writes, for every `cargo test`.
@@ -497,7 +497,7 @@ impl Scenario {
     }
 
     /// Whether it differs from another one only in the objects that carry its traffic.
-    fn is_over_another_road(&self) -> bool {
+    fn uses_other_routes(&self) -> bool {
         ![GATEWAY_API, KUBERNETES].contains(&self.provider)
     }
 

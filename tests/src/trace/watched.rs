@@ -508,13 +508,14 @@ impl Watched {
             Workload::Primary => analysis.primary_ready_threshold(),
         };
         let kind = self.kind();
-        let is_lacking = kind.replicas(object) > 0 && kind.lacking(object, threshold).is_some();
+        let is_lacking =
+            kind.replicas(object) > 0 && kind.unready_reason(object, threshold).is_some();
         let Some(lacking) = self.lacking.get_mut(workload as usize) else { return };
         *lacking = is_lacking.then(|| lacking.unwrap_or(at));
-        let lacking_since = *lacking;
+        let unready_since = *lacking;
         let status = self.canary.status.as_ref();
         let deadline = Deadline {
-            lacking_since,
+            unready_since,
             seconds: i64::from(self.canary.spec.progress_deadline_s()),
             from: status.and_then(|it| it.last_transition_time.as_ref()).map(|time| time.0),
             now: at,

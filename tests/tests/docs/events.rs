@@ -210,7 +210,7 @@ fn rollout() -> Vec<Entry> {
         ),
         (Fact::RoutedToCanary { was_mirrored: false }, Event, "Blue/green: every check passed"),
         (
-            Fact::RouteLeft,
+            Fact::PreviousRouteRetired,
             Event,
             "The spec names another route, provider or Service during a rollout. The new route takes over the weight, if it exists",
         ),
@@ -249,7 +249,7 @@ fn gates() -> Vec<Entry> {
             Event,
             "The result of the rollout does not change",
         ),
-        (Fact::RollbackAsked("abort".into()), Event, "A rollback hook answered 2xx"),
+        (Fact::RollbackRequested("abort".into()), Event, "A rollback hook answered 2xx"),
         (
             Fact::Held(percent(20)),
             Event,
@@ -274,7 +274,7 @@ fn ends() -> Vec<Entry> {
         (Fact::Promoted, Event, "The new revision is the primary"),
         (Fact::PromotedUnchecked, Event, "`skipAnalysis` was set"),
         (
-            Fact::WentBack(Phase::Progressing),
+            Fact::Reverted(Phase::Progressing),
             Event,
             "The target was changed back to the revision of the primary",
         ),

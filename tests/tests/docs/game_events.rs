@@ -113,7 +113,7 @@ fn release() -> Vec<Entry> {
             true,
             "The template changed; the release starts with the first step",
         ),
-        (Fact::WentBack(revision()), true, "The template is the stable one again: no steps"),
+        (Fact::Reverted(revision()), true, "The template is the stable one again: no steps"),
         (Fact::StepsChanged, true, "The steps were edited"),
         (Fact::StepDoubtful(partition.to_owned()), true, "A step is probably a mistake"),
         (

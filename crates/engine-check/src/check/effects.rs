@@ -125,7 +125,7 @@ impl Checker {
 
     /// Whether the canary is deleted and its target stays missing: the primary, which clients may use, is
     /// deleted with it.
-    pub(super) fn is_let_go(&self) -> bool {
+    pub(super) fn is_abandoned(&self) -> bool {
         let effects = &self.effects;
         effects.is_deleted && self.plan.revert && (effects.gave_up || self.target.is_none())
     }

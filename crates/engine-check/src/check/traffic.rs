@@ -39,7 +39,7 @@ impl Checker {
         match self.memory.phase {
             Phase::Progressing | Phase::WaitingPromotion => self.judge_analysis(at, now, next),
             Phase::Waiting if self.memory.is_paused() => self.judge_analysis(at, now, next),
-            Phase::Promoting | Phase::Finalising => self.judge_way_back(at, now, next),
+            Phase::Promoting | Phase::Finalising => self.judge_return(at, now, next),
             Phase::New
             | Phase::Initializing
             | Phase::Initialized
@@ -75,7 +75,7 @@ impl Checker {
         self.judge_pace(at)
     }
 
-    fn judge_way_back(&self, at: Moment, now: Percent, next: Percent) -> Verdict {
+    fn judge_return(&self, at: Moment, now: Percent, next: Percent) -> Verdict {
         if next == Percent::ALL && self.is_stuck(Workload::Primary) {
             return Ok(());
         }
@@ -136,7 +136,7 @@ impl Checker {
             Side::Primary => Workload::Primary,
             Side::Canary => Workload::Target,
         };
-        if self.can_serve(workload) || self.is_let_go() {
+        if self.can_serve(workload) || self.is_abandoned() {
             return Ok(());
         }
         Err((3, format!("clients were sent to {side:?} pods, none of which serves")))

@@ -87,7 +87,7 @@ impl World {
             }
             Action::Remember(memory) => self.remember(memory),
             Action::DropManualStep(_) => self.plan(|plan| plan.manual = None),
-            Action::TakeResumeBack => self.plan(|plan| {
+            Action::ResetResume => self.plan(|plan| {
                 if let Some(manual) = &mut plan.manual {
                     manual.resume = false;
                 }

@@ -24,7 +24,7 @@ pub(super) fn step(seen: &Observed, split: Split, mut base: Memory) -> Step {
     Decision::because(Fact::Iterated { at, of })
         .act_if(split != Split::CANARY, Action::Shift(Split::CANARY))
         .remember(base)
-        .telling()
+        .announcing()
         .starts_interval()
         .again(later(seen))
         .into()

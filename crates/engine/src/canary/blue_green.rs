@@ -40,7 +40,7 @@ pub(super) fn drifted(seen: &Observed, split: Split) -> Option<Step> {
             Decision::because(why).remember(next).starts_interval().again(later(seen)).into(),
         );
     }
-    Some(progress::take_back(seen, split, Percent::ZERO))
+    Some(progress::reset_share(seen, split, Percent::ZERO))
 }
 
 /// Whether the next step has a gate.
@@ -63,7 +63,7 @@ fn iterate(seen: &Observed, split: Split, mut base: Memory) -> Decision {
     Decision::because(fact)
         .act_if(mirrors, Action::Shift(mirrored))
         .remember(base)
-        .telling()
+        .announcing()
         .starts_interval()
         .again(later(seen))
 }
@@ -76,7 +76,9 @@ fn switch(seen: &Observed, split: Split, mut base: Memory) -> Decision {
     let was_mirrored = split.mirrored;
     let decision = Decision::because(Fact::RoutedToCanary { was_mirrored });
     let decision = match seen.plan.traffic {
-        Traffic::Divisible => decision.act(Action::Shift(Split::CANARY)).remember(base).telling(),
+        Traffic::Divisible => {
+            decision.act(Action::Shift(Split::CANARY)).remember(base).announcing()
+        }
         Traffic::Whole => decision.remember(base),
     };
     decision.starts_interval().again(later(seen))

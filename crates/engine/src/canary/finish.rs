@@ -32,7 +32,7 @@ pub(super) fn called_back(seen: &Observed, target: Option<&Target>, hook: &str) 
     let alert = (Severity::Warn, Notice::RolledBackByHook);
     let step = roll_back(seen, target, Fact::RolledBackByHook, alert);
     let Step::Do(mut decision) = step else { return step };
-    decision.actions.insert(0, Action::Announce(Fact::RollbackAsked(hook.to_owned())));
+    decision.actions.insert(0, Action::Announce(Fact::RollbackRequested(hook.to_owned())));
     decision.into()
 }
 
@@ -59,10 +59,10 @@ fn roll_back(
     if let Some(share) = share_left(seen, target) {
         next.weight = share;
         return Decision::because(why)
-            .telling()
+            .announcing()
             .alert(severity, notice)
             .remember(next.stamped(memory, seen.now))
-            .tell(Fact::RollbackHeld("the primary never became ready".to_owned()))
+            .announce(Fact::RollbackHeld("the primary never became ready".to_owned()))
             .act(Action::Count(Outcome::Failed))
             .again(Again::Now)
             .into();
@@ -72,10 +72,10 @@ fn roll_back(
     }
     let shifts = plan.traffic == Traffic::Divisible && needs_shift(seen);
     Decision::because(why)
-        .telling()
+        .announcing()
         .alert(severity, notice)
         .act_if(shifts, Action::Shift(Split::PRIMARY))
-        .tell(Fact::Failed)
+        .announce(Fact::Failed)
         .act_if(plan.scaled, Action::PauseScaler)
         .act_if(may_run(seen), Action::Park)
         .remember(next)
@@ -137,7 +137,7 @@ fn hand_over(seen: &Observed) -> Option<Step> {
         next.replaces_broken_primary = false;
         next.weight = Percent::ZERO;
         let next = next.stamped(memory, seen.now);
-        let decision = Decision::because(Fact::RoutedToPrimary).remember(next).telling();
+        let decision = Decision::because(Fact::RoutedToPrimary).remember(next).announcing();
         return Some(decision.again(Again::Now).into());
     }
     // Clients were routed elsewhere by another writer. The Service would have been restored by now if the
@@ -152,7 +152,7 @@ fn no_pod(seen: &Observed) -> &str {
 /// Traffic should go to the primary, which cannot serve it.
 pub(super) fn held(seen: &Observed, why: &str) -> Step {
     Decision::because(Fact::RollbackHeld(why.to_owned()))
-        .telling()
+        .announcing()
         .alert(Severity::Error, Notice::RollbackHeld(why.to_owned()))
         .again(later(seen))
         .into()
@@ -190,7 +190,7 @@ pub(super) fn promotion_failed(seen: &Observed, target: Option<&Target>, why: &s
     next.promoted.clone_from(&memory.applied);
     let next = next.stamped(memory, seen.now);
     Decision::because(Fact::PromotionFailed(why.to_owned()))
-        .telling()
+        .announcing()
         .alert(Severity::Error, Notice::PromotionFailed(why.to_owned()))
         .act_if(shifts, Action::Shift(Split::CANARY))
         .remember(next)
@@ -200,7 +200,7 @@ pub(super) fn promotion_failed(seen: &Observed, target: Option<&Target>, why: &s
 }
 
 /// The target was reverted to the revision of the primary: there is nothing to roll out.
-pub(super) fn went_back(seen: &Observed, target: &Target) -> Step {
+pub(super) fn target_reverted(seen: &Observed, target: &Target) -> Step {
     let Observed { memory, plan, .. } = seen;
     if let Some(step) = hand_over(seen) {
         return step;
@@ -212,12 +212,12 @@ pub(super) fn went_back(seen: &Observed, target: &Target) -> Step {
     next.failed_checks = 0;
     next.untold = None;
     let shifts = plan.traffic == Traffic::Divisible && needs_shift(seen);
-    Decision::because(Fact::WentBack(memory.phase))
+    Decision::because(Fact::Reverted(memory.phase))
         .act_if(shifts, Action::Shift(Split::PRIMARY))
         .act_if(plan.scaled, Action::PauseScaler)
         .act_if(target.replicas > 0, Action::Park)
         .remember(next)
-        .telling()
+        .announcing()
         .again(Again::Now)
         .into()
 }
@@ -288,7 +288,7 @@ fn park(
         .alert(Severity::Info, notice)
         .remember(next)
         .act(Action::Count(outcome));
-    let decision = if is_untold { decision } else { decision.telling() };
+    let decision = if is_untold { decision } else { decision.announcing() };
     decision.again(Again::Now)
 }
 

@@ -15,7 +15,7 @@ use super::{
 
 pub(super) fn decide(seen: &Observed) -> Step {
     if let Some(end) = seen.memory.untold {
-        return tell_the_end(seen, Some(end));
+        return announce_end(seen, Some(end));
     }
     nothing_to_resume(seen, choose(seen))
 }
@@ -24,9 +24,10 @@ fn choose(seen: &Observed) -> Step {
     let Observed { memory, plan, interval_state, .. } = seen;
     let is_over = matches!(memory.phase, Phase::Succeeded | Phase::Failed);
     if interval_state.retry && is_over && plan.hooks.post_rollout {
-        return tell_the_end(seen, None);
+        return announce_end(seen, None);
     }
-    let repair = leave_dead_canary(seen).or_else(|| drifted(seen)).or_else(|| hand_back(seen));
+    let repair =
+        leave_unready_canary(seen).or_else(|| drifted(seen)).or_else(|| return_to_primary(seen));
     if let Some(step) = repair {
         return step;
     }
@@ -40,7 +41,8 @@ fn choose(seen: &Observed) -> Step {
         let mut next = memory.in_phase(Phase::Succeeded, seen.now);
         next.applied = Some(target.revision.clone());
         next.replaces_broken_primary = false;
-        let decision = Decision::because(Fact::WentBack(Phase::Waiting)).remember(next).telling();
+        let decision =
+            Decision::because(Fact::Reverted(Phase::Waiting)).remember(next).announcing();
         return decision.again(Again::Now).into();
     }
     if !is_new(seen, target) && memory.phase.is_idle() {
@@ -54,7 +56,7 @@ fn choose(seen: &Observed) -> Step {
 
 /// Live traffic was left on the canary, which cannot serve it any more: it moves to the primary, if that can
 /// serve it.
-fn leave_dead_canary(seen: &Observed) -> Option<Step> {
+fn leave_unready_canary(seen: &Observed) -> Option<Step> {
     let serves = seen.target.as_ref().is_ok_and(|target| target.readiness.is_serving());
     if !seen.memory.serves_from_canary() || serves || !seen.primary.readiness.is_serving() {
         return None;
@@ -71,7 +73,7 @@ fn leave_dead_canary(seen: &Observed) -> Option<Step> {
     let decision = Decision::because(Fact::RoutedToPrimary)
         .act_if(shifts, Action::Shift(Split::PRIMARY))
         .remember(next)
-        .telling();
+        .announcing();
     Some(decision.again(Again::Now).into())
 }
 
@@ -96,13 +98,13 @@ fn drifted(seen: &Observed) -> Option<Step> {
         return None;
     }
     let fact = Fact::Drifted { seen: split.canary, now: memory.weight };
-    let decision = Decision::because(fact).act(Action::Shift(right)).telling();
+    let decision = Decision::because(fact).act(Action::Shift(right)).announcing();
     Some(decision.again(Again::Now).into())
 }
 
 /// The primary is ready again after a failed promotion: live traffic returns to it, then the canary is scaled
 /// down. In between, the memory says that the canary still has pods to lose.
-fn hand_back(seen: &Observed) -> Option<Step> {
+fn return_to_primary(seen: &Observed) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     if !seen.primary.readiness.is_ready() || obstacle(seen).is_some() {
         return None;
@@ -114,7 +116,7 @@ fn hand_back(seen: &Observed) -> Option<Step> {
         let decision = Decision::because(Fact::RoutedToPrimary)
             .act_if(shifts, Action::Shift(Split::PRIMARY))
             .remember(next.stamped(memory, seen.now))
-            .telling();
+            .announcing();
         return Some(decision.again(Again::Now).into());
     }
     if !memory.replaces_broken_primary || seen.objects.apex_service != State::InSync {
@@ -160,7 +162,7 @@ fn rest(seen: &Observed, target: &Target) -> Step {
     let runs = target.replicas > 0 && target.form != Form::Elsewhere;
     if runs && !memory.serves_from_canary() {
         let replicas = (target.form == Form::Replicas).then_some(target.replicas);
-        return Decision::because(Fact::IdleTargetRuns(replicas)).telling().into();
+        return Decision::because(Fact::IdleTargetRuns(replicas)).announcing().into();
     }
     Decision::because(Fact::Idle).into()
 }
@@ -203,7 +205,7 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
     next.replaces_broken_primary = rescues(seen);
     let notice = Notice::Awaiting(GateKind::ConfirmRollout);
     let decision = if refusal.muted { decision } else { decision.alert(Severity::Warn, notice) };
-    decision.remember(next).telling().again(later(seen)).into()
+    decision.remember(next).announcing().again(later(seen)).into()
 }
 
 /// Whether the rollout repairs the primary, and so does not wait for it.
@@ -224,7 +226,7 @@ fn start(seen: &Observed, target: &Target) -> Decision {
         next.weight = seen.memory.weight;
     }
     Decision::because(Fact::NewRevision)
-        .telling()
+        .announcing()
         .alert(Severity::Info, Notice::NewRevision)
         .act_if(seen.plan.scaled, Action::ResumeScaler)
         .act_if(target.replicas < 1, Action::ScaleTarget(target.replicas_to_run.max(1)))
@@ -237,7 +239,7 @@ fn start(seen: &Observed, target: &Target) -> Decision {
 ///
 /// A failure was announced when it happened, and its announcement still holds; a success is announced after
 /// its hooks were called.
-fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
+fn announce_end(seen: &Observed, end: Option<Phase>) -> Step {
     let good = if seen.plan.skip { Fact::PromotedUnchecked } else { Fact::Promoted };
     let news = end.filter(|end| *end != Phase::Failed).map(|_| good);
     let mut decision = Decision::because(news.clone().unwrap_or(Fact::Idle));
@@ -247,7 +249,7 @@ fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
         };
         for refusal in &gate.refused {
             let (hook, why) = (refusal.hook.clone(), refusal.why.clone());
-            decision = decision.tell(Fact::PostRolloutFailed { hook, why });
+            decision = decision.announce(Fact::PostRolloutFailed { hook, why });
         }
     }
     if end.is_some() {
@@ -256,7 +258,7 @@ fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
         decision = decision.remember(next);
     }
     if let Some(fact) = news {
-        decision = decision.tell(fact);
+        decision = decision.announce(fact);
     }
     decision.again(Again::Now).into()
 }

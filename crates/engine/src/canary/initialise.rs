@@ -42,7 +42,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
         // Checks are skipped, but some pods must serve.
         Readiness::Stuck(unready) if seen.plan.skip && unready.serving => {}
         Readiness::Stuck(unready) => {
-            let decision = Decision::because(Fact::PrimaryStuck(unready.why.clone())).telling();
+            let decision = Decision::because(Fact::PrimaryStuck(unready.why.clone())).announcing();
             let notice = Notice::PrimaryStuck(unready.why.clone());
             return decision.alert(Severity::Error, notice).again(later(seen)).into();
         }
@@ -94,7 +94,7 @@ fn finish(seen: &Observed, target: &Target, split: Split) -> Step {
         .act_if(target.replicas > 0, Action::Park)
         .alert(Severity::Info, Notice::Initialized)
         .remember(next)
-        .telling()
+        .announcing()
         .again(Again::Now)
         .into()
 }

@@ -54,7 +54,7 @@ fn resume(seen: &Observed, split: Split) -> Step {
     let drops = seen.plan.manual.is_some_and(|manual| manual.resume);
     // The share did not move: the interval goes on from the last step.
     let decision = decision.remember(next).act_if(drops, Action::DropManualStep(None));
-    decision.telling().again(Again::Now).into()
+    decision.announcing().again(Again::Now).into()
 }
 
 fn hold(seen: &Observed, split: Split, manual: ManualStep) -> Option<Step> {
@@ -65,7 +65,7 @@ fn hold(seen: &Observed, split: Split, manual: ManualStep) -> Option<Step> {
         let mut next = memory.clone();
         next.phase = Phase::Progressing;
         next.pause = None;
-        let decision = Decision::because(Fact::HoldRaised(at)).remember(next).telling();
+        let decision = Decision::because(Fact::HoldRaised(at)).remember(next).announcing();
         return held.map(|_| decision.again(Again::Now).into());
     }
     if split.canary > at {
@@ -100,7 +100,7 @@ fn paused(seen: &Observed, at: Percent, base: Memory, shift: Option<Split>) -> S
     decision
         .alert(Severity::Warn, Notice::Held(at))
         .remember(next)
-        .telling()
+        .announcing()
         .starts_interval()
         .again(later(seen))
         .into()

@@ -21,7 +21,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
     if is_changed(&seen.memory, target) {
         return changed(seen, target);
     }
-    if let Some(step) = must_go_back(seen, target) {
+    if let Some(step) = rollback_reason(seen, target) {
         return step;
     }
     // An invalid spec promotes nothing, also where the analysis is skipped.
@@ -79,7 +79,7 @@ pub(super) fn changed(seen: &Observed, target: &Target) -> Step {
     let Observed { memory, plan, now, .. } = seen;
     let stays = memory.replaces_broken_primary && !primary_takes(seen);
     if equals_promoted(seen, target) && !super::configs_changed(memory, target) && !stays {
-        return finish::went_back(seen, target);
+        return finish::target_reverted(seen, target);
     }
     let mut next = memory.started(&target.revision, target.configs.as_ref(), *now);
     next.replaces_broken_primary = stays;
@@ -94,11 +94,11 @@ pub(super) fn changed(seen: &Observed, target: &Target) -> Step {
         return held(seen);
     }
     let resumed = plan.manual.is_some_and(|manual| manual.resume) && memory.is_paused();
-    let mut decision = Decision::because(Fact::Restarted).telling();
+    let mut decision = Decision::because(Fact::Restarted).announcing();
     decision = decision.act_if(shifts, Action::Shift(Split::PRIMARY));
     if resumed {
         // The approval was for the previous revision.
-        decision = decision.act(Action::TakeResumeBack).tell(Fact::ResumeVoid);
+        decision = decision.act(Action::ResetResume).announce(Fact::ResumeVoid);
     }
     decision.remember(next).starts_interval().again(later(seen)).into()
 }
@@ -114,7 +114,7 @@ fn held(seen: &Observed) -> Step {
 }
 
 /// Reasons to end the rollout that need no interval.
-fn must_go_back(seen: &Observed, target: &Target) -> Option<Step> {
+fn rollback_reason(seen: &Observed, target: &Target) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     if !plan.skip
         && !memory.replaces_broken_primary
@@ -152,7 +152,7 @@ fn scaled_away(seen: &Observed, target: &Target) -> Decision {
     let decision = Decision::because(Fact::ScaledUpAgain)
         .act_if(seen.plan.scaled, Action::ResumeScaler)
         .act(Action::ScaleTarget(target.replicas_to_run.max(1)))
-        .telling()
+        .announcing()
         .again(later(seen));
     let has_share = seen.plan.traffic == Traffic::Divisible
         && seen.routes.as_ref().is_ok_and(|split| split.canary > Percent::ZERO);
@@ -184,7 +184,7 @@ fn without_target(seen: &Observed, missing: &Missing) -> Step {
         return Decision::because(Fact::RoutedToPrimary)
             .act(Action::Shift(Split::PRIMARY))
             .remember(next)
-            .telling()
+            .announcing()
             .again(Again::Now)
             .into();
     }
@@ -255,18 +255,18 @@ fn drifted(seen: &Observed, split: Split) -> Option<Step> {
             Decision::because(fact).remember(next).starts_interval().again(later(seen)).into(),
         );
     }
-    Some(take_back(seen, split, memory.weight))
+    Some(reset_share(seen, split, memory.weight))
 }
 
 /// Resets a share that was not approved.
-pub(super) fn take_back(seen: &Observed, split: Split, to: Percent) -> Step {
+pub(super) fn reset_share(seen: &Observed, split: Split, to: Percent) -> Step {
     if !primary_takes(seen) {
         return held(seen);
     }
     let fact = Fact::Drifted { seen: split.canary, now: to };
     let back = Action::Shift(Split::canary(to));
     let next = Memory { weight: to, ..seen.memory.clone() };
-    let decision = Decision::because(fact).act(back).telling();
+    let decision = Decision::because(fact).act(back).announcing();
     let decision = if next == seen.memory { decision } else { decision.remember(next) };
     decision.starts_interval().again(later(seen)).into()
 }
@@ -327,7 +327,7 @@ fn without_data(seen: &Observed, why: &str) -> Step {
     }
     let no_data_since = if is_up_to_people { None } else { since.or(Some(*now)) };
     let next = Memory { no_data_since, ..memory.clone() };
-    keep(seen, next, Decision::because(Fact::AwaitingData(why.to_owned())).telling())
+    keep(seen, next, Decision::because(Fact::AwaitingData(why.to_owned())).announcing())
         .starts_interval()
         .into()
 }
@@ -390,7 +390,7 @@ pub(super) fn keep(seen: &Observed, base: Memory, decision: Decision) -> Decisio
 
 /// Counts one more failed check. A retry requested by hand does not count.
 fn failed(seen: &Observed, fact: Fact) -> Step {
-    let decision = Decision::because(fact).telling().starts_interval();
+    let decision = Decision::because(fact).announcing().starts_interval();
     if !seen.interval_state.due {
         return decision.again(later(seen)).into();
     }

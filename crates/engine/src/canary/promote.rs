@@ -42,7 +42,7 @@ pub(super) fn approved(seen: &Observed, base: &Memory) -> Result<(), Box<Step>> 
     }
     let notice = Notice::Awaiting(GateKind::ConfirmPromotion);
     let decision = if refusal.muted { decision } else { decision.alert(Severity::Warn, notice) };
-    Err(Box::new(decision.remember(next).telling().starts_interval().again(later(seen)).into()))
+    Err(Box::new(decision.remember(next).announcing().starts_interval().again(later(seen)).into()))
 }
 
 /// Writes the phase first, then the copy.
@@ -52,7 +52,7 @@ pub(super) fn begin(seen: &Observed, split: Split, base: &Memory) -> Decision {
         next.weight = split.canary;
     }
     let next = next.stamped(&seen.memory, seen.now);
-    let decision = Decision::because(Fact::Copying).remember(next).telling();
+    let decision = Decision::because(Fact::Copying).remember(next).announcing();
     copy(seen, decision).starts_interval().again(later(seen))
 }
 
@@ -117,7 +117,7 @@ fn give_or_wait(seen: &Observed) -> Step {
             .again(Again::At(seen.interval_state.next))
             .into();
     }
-    give_back(seen, split).into()
+    shift_to_primary(seen, split).into()
 }
 
 /// The primary does not have the revision yet.
@@ -132,7 +132,7 @@ fn update(seen: &Observed, target: Option<&Target>) -> Step {
     if let Some(obstacle) = obstacle(seen) {
         return progress::counts_against_deadline(seen, &obstacle.0, Some(target));
     }
-    copy(seen, Decision::because(Fact::Copying)).telling().again(later(seen)).into()
+    copy(seen, Decision::because(Fact::Copying)).announcing().again(later(seen)).into()
 }
 
 /// Keeps live traffic off pods that were not analysed, or are not there.
@@ -152,14 +152,14 @@ fn protect(seen: &Observed, target: Option<&Target>) -> Option<Step> {
         let decision = Decision::because(Fact::RoutedToPrimary)
             .act(Action::Shift(Split::PRIMARY))
             .remember(next)
-            .telling();
+            .announcing();
         return Some(decision.again(Again::Now).into());
     }
     let target = target.filter(|target| target.is_parked())?;
     let decision = Decision::because(Fact::ScaledUpAgain)
         .act_if(seen.plan.scaled, Action::ResumeScaler)
         .act(Action::ScaleTarget(target.replicas_to_run.max(1)))
-        .telling();
+        .announcing();
     Some(decision.again(later(seen)).into())
 }
 
@@ -168,7 +168,7 @@ fn primary_waits(seen: &Observed, why: &str) -> Step {
 }
 
 /// The primary is ready: traffic returns to it, at once or step by step.
-fn give_back(seen: &Observed, split: Split) -> Decision {
+fn shift_to_primary(seen: &Observed, split: Split) -> Decision {
     let Observed { memory, plan, now, .. } = seen;
     let canary = if plan.promotion_step > 0 {
         split.canary.minus(plan.promotion_step)
@@ -197,7 +197,7 @@ fn give_back(seen: &Observed, split: Split) -> Decision {
         .act_if(plan.scaled, Action::RefreshPrimaryScaler)
         .act_if(shifts, Action::Shift(Split::canary(canary)))
         .remember(next);
-    let decision = if shifts || follows { decision.tell(why) } else { decision };
+    let decision = if shifts || follows { decision.announce(why) } else { decision };
     decision.starts_interval().again(if follows { Again::Now } else { later(seen) })
 }
 

@@ -34,20 +34,20 @@ pub(super) fn decide(seen: &Observed) -> Step {
         | Phase::Succeeded
         | Phase::Failed => {
             let next = memory.in_phase(Phase::Terminating, seen.now);
-            let decision = Decision::because(Fact::Terminating).remember(next).telling();
+            let decision = Decision::because(Fact::Terminating).remember(next).announcing();
             return decision.again(Again::Now).into();
         }
     }
     match &seen.target {
         Ok(target) => {
-            if let Some(step) = bring_back(seen, target) {
+            if let Some(step) = restore_target(seen, target) {
                 return step;
             }
         }
         Err(Missing::Gone) => {}
         Err(Missing::Unusable(why)) => return wait_or_give_up(seen, why),
     }
-    for (state, action) in ways_back(seen) {
+    for (state, action) in restorations(seen) {
         match state {
             State::InSync => {}
             State::OutOfSync => {
@@ -61,7 +61,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
 }
 
 /// Objects that outlive the canary, in the order in which they are restored.
-fn ways_back(seen: &Observed) -> [(&State, Action); 2] {
+fn restorations(seen: &Observed) -> [(&State, Action); 2] {
     [
         (&seen.objects.apex_restored, Action::RestoreApex),
         (&seen.objects.route_restored, Action::RestoreRoute),
@@ -69,7 +69,7 @@ fn ways_back(seen: &Observed) -> [(&State, Action); 2] {
 }
 
 /// Restores the target, or says what is still missing.
-fn bring_back(seen: &Observed, target: &Target) -> Option<Step> {
+fn restore_target(seen: &Observed, target: &Target) -> Option<Step> {
     if target.is_parked() {
         let replicas = match target.replicas {
             ..1 if seen.primary.exists => seen.primary.replicas,
@@ -114,9 +114,9 @@ fn wait_or_give_up(seen: &Observed, why: &str) -> Step {
 /// by the next look, so that this ends.
 fn given_up(seen: &Observed, why: &str) -> Step {
     let mut decision = Decision::because(Fact::RevertGivenUp(why.to_owned()))
-        .telling()
+        .announcing()
         .alert(Severity::Error, Notice::RevertGivenUp(why.to_owned()));
-    for (state, action) in ways_back(seen) {
+    for (state, action) in restorations(seen) {
         decision = decision.act_if(*state == State::OutOfSync, action);
     }
     let next = seen.memory.in_phase(Phase::Terminated, seen.now);
@@ -133,7 +133,7 @@ fn released(seen: &Observed) -> Step {
     Decision::because(Fact::Terminated)
         .act_if(resumes, Action::ResumeScaler)
         .remember(next)
-        .telling()
+        .announcing()
         .act(Action::RemoveFinalizer)
         .into()
 }

@@ -333,7 +333,7 @@ impl Scene {
     }
 
     /// The reasons of announced facts.
-    fn tells(&self) -> Vec<&'static str> {
+    fn announces(&self) -> Vec<&'static str> {
         let decision = self.decision();
         let facts = decision.actions.iter().filter_map(|action| {
             if let Action::Announce(fact) | Action::DropManualStep(Some(fact)) = action {
@@ -374,7 +374,7 @@ fn effect(before: &Memory, action: &Action) -> Option<String> {
         Action::PauseScaler => "pause scaler".to_owned(),
         Action::RefreshPrimaryScaler => "refresh scaler".to_owned(),
         Action::DropManualStep(_) => "drop manual step".to_owned(),
-        Action::TakeResumeBack => "take resume back".to_owned(),
+        Action::ResetResume => "take resume back".to_owned(),
         Action::ClearRetry => "clear retry".to_owned(),
         Action::AddFinalizer => "hold".to_owned(),
         Action::RemoveFinalizer => "release".to_owned(),

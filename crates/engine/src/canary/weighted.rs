@@ -40,7 +40,7 @@ pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
         };
         if let Some(refusal) = gate.refusal() {
             let why = Fact::AwaitingIncrease(refusal.sentence());
-            let mut decision = Decision::because(why).telling();
+            let mut decision = Decision::because(why).announcing();
             if !refusal.muted {
                 let notice = Notice::Awaiting(GateKind::ConfirmTrafficIncrease);
                 decision = decision.alert(Severity::Warn, notice);
@@ -72,7 +72,7 @@ fn mirror(seen: &Observed, mut base: Memory) -> Decision {
     Decision::because(Fact::Mirroring)
         .remember(base)
         .act(Action::Shift(Split { canary: Percent::ZERO, mirrored: true }))
-        .telling()
+        .announcing()
         .starts_interval()
         .again(later(seen))
 }
@@ -89,9 +89,9 @@ fn advance(seen: &Observed, split: Split, mut base: Memory) -> Decision {
     if is_held {
         decision = decision.alert(Severity::Warn, Notice::Held(weight));
     }
-    decision = decision.remember(base).tell(Fact::Advanced(weight));
+    decision = decision.remember(base).announce(Fact::Advanced(weight));
     if is_held {
-        decision = decision.tell(Fact::Held(weight));
+        decision = decision.announce(Fact::Held(weight));
     }
     decision.starts_interval().again(later(seen))
 }

@@ -76,7 +76,7 @@ impl Fact {
             Self::PreRolloutFailed { hook, why } => {
                 format!("The pre-rollout hook {hook} of {canary} failed: {why}")
             }
-            Self::RollbackAsked(hook) => {
+            Self::RollbackRequested(hook) => {
                 format!("The rollback hook {hook} asks to roll back {canary}.")
             }
             Self::RolledBackByHook => {
@@ -108,7 +108,7 @@ impl Fact {
             Self::Restarted => {
                 format!("{target} changed during the rollout; the analysis starts again.")
             }
-            Self::WentBack(_) => {
+            Self::Reverted(_) => {
                 format!(
                     "{target} was reverted to the revision that {primary} runs; the rollout ends."
                 )
@@ -156,7 +156,7 @@ impl Fact {
             Self::RoutedToCanary { was_mirrored: true } => {
                 "Mirroring ends; all live traffic goes to the canary.".to_owned()
             }
-            Self::RouteLeft => {
+            Self::PreviousRouteRetired => {
                 format!(
                     "{canary} has another route now; the previous one sends all traffic to the primary."
                 )

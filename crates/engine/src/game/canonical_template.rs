@@ -54,9 +54,9 @@ fn member(name: &str, value: &Json) -> Option<Json> {
     };
     let is_empty = matches!(&value, Json::Object(members) if members.is_empty());
     // Of all amounts this one is written although it was not set.
-    let is_unasked = name == "divisor" && value == Json::Int(0);
-    let says_nothing = is_unasked || is_empty && OPTIONAL.contains(&name);
-    (!says_nothing).then_some(value)
+    let is_default = name == "divisor" && value == Json::Int(0);
+    let has_no_effect = is_default || is_empty && OPTIONAL.contains(&name);
+    (!has_no_effect).then_some(value)
 }
 
 /// An amount in billionths; a text that is no amount stays as it is.

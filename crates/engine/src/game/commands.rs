@@ -34,7 +34,7 @@ pub(super) fn apply(derived: &Derived<'_>) -> Option<Decision> {
 }
 
 fn void(fact: Fact) -> Decision {
-    Decision::because(fact.clone()).act(Action::ClearCommand).tell(fact)
+    Decision::because(fact.clone()).act(Action::ClearCommand).announce(fact)
 }
 
 fn applied(command: Command) -> Decision {
@@ -52,7 +52,7 @@ fn resume(seen: &Observed) -> Decision {
     if !paused.value && !paused.is_ours {
         decision = decision.act(Action::SetPaused(true));
     }
-    decision.act(Action::Lift(Command::Resume)).tell(Fact::Obeyed(Command::Resume))
+    decision.act(Action::ResumeAndClear(Command::Resume)).announce(Fact::Obeyed(Command::Resume))
 }
 
 /// Sets a pause on behalf of a person, and writes it down as theirs.
@@ -66,8 +66,8 @@ fn hold(derived: &Derived<'_>) -> Decision {
     next.pauses.push(Pause { reason: PauseReason::User, since: whole_seconds(*now) });
     remember(applied(Command::Pause), derived, next)
         .act(Action::ClearCommand)
-        .tell(Fact::Obeyed(Command::Pause))
-        .tell(Fact::Paused(PauseReason::User))
+        .announce(Fact::Obeyed(Command::Pause))
+        .announce(Fact::Paused(PauseReason::User))
 }
 
 /// A person asked for a pause: no further pods are chosen, from this look on.
@@ -87,8 +87,8 @@ fn skip_all(derived: &Derived<'_>) -> Decision {
     end_pauses(derived, &mut next);
     remember(applied(Command::SkipAll), derived, next)
         .act(done(derived, Command::SkipAll))
-        .tell(Fact::Obeyed(Command::SkipAll))
-        .tell(Fact::StepSet(all))
+        .announce(Fact::Obeyed(Command::SkipAll))
+        .announce(Fact::StepSet(all))
 }
 
 /// Our own pauses end; that of a person stays as long as the person holds it.
@@ -106,11 +106,11 @@ fn remember(decision: Decision, derived: &Derived<'_>, next: Memory) -> Decision
 
 /// Removes the command, and with it our own pause, but not that of a person.
 fn done(derived: &Derived<'_>, command: Command) -> Action {
-    if derived.is_held_by_user() { Action::ClearCommand } else { Action::Lift(command) }
+    if derived.is_held_by_user() { Action::ClearCommand } else { Action::ResumeAndClear(command) }
 }
 
 /// The stable revision, if it can be rolled back to.
-pub(super) fn way_back<'a>(derived: &Derived<'a>) -> Option<&'a Revision> {
+pub(super) fn rollback_revision<'a>(derived: &Derived<'a>) -> Option<&'a Revision> {
     let stable = derived.seen.memory.stable.as_ref()?;
     (*stable != derived.seen.update && derived.template(stable).is_some()).then_some(stable)
 }
@@ -119,7 +119,7 @@ pub(super) fn way_back<'a>(derived: &Derived<'a>) -> Option<&'a Revision> {
 pub(super) fn aborts<'a>(derived: &Derived<'a>) -> Option<&'a Revision> {
     let Asked { command, revision } = derived.seen.plan.asked.as_ref()?;
     let is_meant = revision.as_ref().is_none_or(|revision| *revision == derived.seen.update);
-    if *command == Command::Abort && is_meant { way_back(derived) } else { None }
+    if *command == Command::Abort && is_meant { rollback_revision(derived) } else { None }
 }
 
 /// Runs go first: without it the pause is only a note, and the hook begins anew when that goes. So
@@ -140,7 +140,7 @@ fn retry_hook(derived: &Derived<'_>) -> Decision {
         (false, true) => return void(Fact::NothingTo(Command::RetryHook)),
         (false, false) => {
             let command = Command::RetryHook;
-            return decision.act(Action::ClearCommand).tell(Fact::Obeyed(command));
+            return decision.act(Action::ClearCommand).announce(Fact::Obeyed(command));
         }
     }
     if let Some(run) = runs.iter().find(|run| memory.hook_run.as_ref() == Some(&run.name)) {
@@ -150,5 +150,5 @@ fn retry_hook(derived: &Derived<'_>) -> Decision {
     end_pauses(derived, &mut next);
     remember(decision, derived, next)
         .act(done(derived, Command::RetryHook))
-        .tell(Fact::Obeyed(Command::RetryHook))
+        .announce(Fact::Obeyed(Command::RetryHook))
 }

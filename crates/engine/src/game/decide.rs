@@ -39,7 +39,7 @@ pub fn decide(seen: &Observed) -> Decision {
         WorkloadKind::StatefulSet(management) => stateful::pod_actions(&derived, management),
     };
     for refusal in &seen.refusals {
-        pod_actions.trouble(refusal.kind, &Fact::WriteRefused(refusal.clone()));
+        pod_actions.add_condition(refusal.kind, &Fact::WriteRefused(refusal.clone()));
     }
     pod_actions.actions.extend(steps::clean_up(&derived));
     // A command that cannot be carried out must not stop the care of pods.
@@ -88,9 +88,9 @@ fn refuse(seen: &Observed) -> Decision {
     if next == seen.memory {
         return decision;
     }
-    let is_news = next.message != seen.memory.message;
+    let is_new = next.message != seen.memory.message;
     let decision = decision.act(Action::Remember(Box::new(next)));
-    if is_news { decision.tell(fact) } else { decision }
+    if is_new { decision.announce(fact) } else { decision }
 }
 
 /// Puts together the actions on pods, on the spec and on the status, in this order.
@@ -110,14 +110,14 @@ fn conclude(
     let mut decision = Decision { why, actions: pod_actions.actions, again: Again::OnChange };
     let mut next = progress.memory;
     next.pod_hooks = states;
-    let mut troubles = pod_actions.troubles;
+    let mut conditions_found = pod_actions.conditions_found;
     if let Some(why) = progress.blocked {
         // One is shown of each kind: the others would be new in every look.
-        troubles.retain(|(kind, _)| *kind != ConditionKind::HookBlocked);
-        troubles.insert(0, (ConditionKind::HookBlocked, Fact::HookBlocked(why)));
+        conditions_found.retain(|(kind, _)| *kind != ConditionKind::HookBlocked);
+        conditions_found.insert(0, (ConditionKind::HookBlocked, Fact::HookBlocked(why)));
     }
     next.message = decision.why.text();
-    next.conditions = conditions(derived, &next, &troubles);
+    next.conditions = conditions(derived, &next, &conditions_found);
     next.phase = Some(phase(&next.conditions));
     let wants_pause = !next.pauses.is_empty();
     if seen.plan.paused.value != wants_pause {
@@ -138,24 +138,24 @@ fn conclude(
         | StepGate::Failed { .. }
         | StepGate::Blocked(..) => {}
     }
-    let failed = commands::way_back(derived).filter(|_| progress.rolls_back);
+    let failed = commands::rollback_revision(derived).filter(|_| progress.rolls_back);
     if let Some(stable) = aborts.or(failed) {
         let (to, from) = (stable.clone(), seen.update.clone());
-        decision = decision.act(Action::GoBack { to: to.clone(), from });
-        decision = decision.tell(match aborts {
+        decision = decision.act(Action::RestoreTemplate { to: to.clone(), from });
+        decision = decision.announce(match aborts {
             Some(_) => Fact::Obeyed(Command::Abort),
             None => Fact::RollsBack(to),
         });
     }
-    let is_news =
+    let is_new =
         |fact: &Fact| !seen.memory.conditions.iter().any(|known| known.message == fact.text());
     // A hook that cannot be run is announced when that begins, and a refused write when it is tried, by the
     // part that found it.
     let is_told = |fact: &Fact| matches!(fact, Fact::HookBlocked(_) | Fact::WriteRefused(_));
-    let troubles = troubles.into_iter().map(|(_, fact)| fact);
-    let troubles = troubles.filter(|fact| !is_told(fact) && is_news(fact));
-    for fact in progress.facts.into_iter().chain(troubles) {
-        decision = decision.tell(fact);
+    let conditions_found = conditions_found.into_iter().map(|(_, fact)| fact);
+    let conditions_found = conditions_found.filter(|fact| !is_told(fact) && is_new(fact));
+    for fact in progress.facts.into_iter().chain(conditions_found) {
+        decision = decision.announce(fact);
     }
     let gone = gone(seen);
     if !gone.is_empty() {
@@ -207,7 +207,7 @@ fn idle(derived: &Derived<'_>) -> Fact {
 fn conditions(
     derived: &Derived<'_>,
     next: &Memory,
-    troubles: &[(ConditionKind, Fact)],
+    conditions_found: &[(ConditionKind, Fact)],
 ) -> Vec<Condition> {
     let Observed { plan, memory, now, .. } = derived.seen;
     let about = |kind: ConditionKind, holds: bool, reason: &str, message: &str| {
@@ -248,7 +248,7 @@ fn conditions(
         None => about(ConditionKind::Paused, false, "NotPaused", ""),
     };
     all.push(paused);
-    for (kind, fact) in troubles {
+    for (kind, fact) in conditions_found {
         if !all.iter().any(|known| known.kind == *kind) {
             all.push(about(*kind, true, fact.reason(), &fact.text()));
         }

@@ -61,12 +61,12 @@ pub enum Action {
     /// Set `paused`.
     SetPaused(bool),
     /// Set `paused` to false and remove the command of a person, in one write.
-    Lift(Command),
+    ResumeAndClear(Command),
     /// Remove the command of a person.
     ClearCommand,
     /// Restore the template of this revision, if the other still is the template's, and remove the command of
     /// a person in the same write.
-    GoBack {
+    RestoreTemplate {
         /// The revision to roll back to.
         to: Revision,
         /// The revision to leave.
@@ -197,9 +197,9 @@ impl Action {
             Self::TerminateHook(_) | Self::DeleteHook(_) | Self::ResetRetry(_) => Scope::Hooks,
             Self::PrunePodsToDelete(_)
             | Self::SetPaused(_)
-            | Self::Lift(_)
+            | Self::ResumeAndClear(_)
             | Self::ClearCommand
-            | Self::GoBack { .. }
+            | Self::RestoreTemplate { .. }
             | Self::Remember(_)
             | Self::DropRevisions(_)
             | Self::Announce(_) => Scope::Release,
@@ -222,7 +222,7 @@ impl Decision {
     }
 
     #[must_use]
-    pub(super) fn tell(self, fact: Fact) -> Self {
+    pub(super) fn announce(self, fact: Fact) -> Self {
         self.act(Action::Announce(fact))
     }
 

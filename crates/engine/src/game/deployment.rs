@@ -174,7 +174,7 @@ fn create(derived: &Derived<'_>, leaving: &Leaving<'_>, pod_actions: &mut PodAct
         let is_wanted = scaling.create_old + scaling.create_new > 0;
         // An unreadable range is announced before a pod is missing.
         if is_wanted || matches!(fact, Fact::IndexesUnreadable(_)) {
-            pod_actions.trouble(ConditionKind::FailedScale, &fact);
+            pod_actions.add_condition(ConditionKind::FailedScale, &fact);
         }
         if is_wanted {
             pod_actions.because(fact);

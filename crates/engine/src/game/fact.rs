@@ -16,7 +16,7 @@ pub enum Fact {
     /// The template changed: a release begins.
     NewRevision(Revision),
     /// The template went back to the stable revision.
-    WentBack(Revision),
+    Reverted(Revision),
     /// The steps changed: they are taken from the first.
     StepsChanged,
     /// A step may not be meant as it is written.
@@ -155,7 +155,7 @@ impl Fact {
             Self::BeingDeleted => "BeingDeleted",
             Self::Refused(_) => "Refused",
             Self::NewRevision(_) => "NewRevision",
-            Self::WentBack(_) => "RevisionReverted",
+            Self::Reverted(_) => "RevisionReverted",
             Self::StepsChanged => "StepsChanged",
             Self::StepDoubtful(_) => "StepDoubtful",
             Self::SpecDoubtful(_) => "SpecDoubtful",
@@ -226,7 +226,7 @@ impl Fact {
             Self::AtRest
             | Self::BeingDeleted
             | Self::NewRevision(_)
-            | Self::WentBack(_)
+            | Self::Reverted(_)
             | Self::StepsChanged
             | Self::StepSet(_)
             | Self::Paused(_)
@@ -261,7 +261,7 @@ impl Fact {
             Self::BeingDeleted => "The workload is being deleted.".to_owned(),
             Self::Refused(problems) => problems.join("; "),
             Self::NewRevision(revision) => format!("Revision {revision} is released."),
-            Self::WentBack(revision) => {
+            Self::Reverted(revision) => {
                 format!("The template was reverted to {revision}, and all pods follow at once.")
             }
             Self::StepsChanged => {

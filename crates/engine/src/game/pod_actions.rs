@@ -15,7 +15,7 @@ pub(super) struct PodActions {
     pub(super) why: Option<Fact>,
     pub(super) again: Again,
     /// Conditions for people.
-    pub(super) troubles: Vec<(ConditionKind, Fact)>,
+    pub(super) conditions_found: Vec<(ConditionKind, Fact)>,
 }
 
 /// The outcome of an attempt with a pod.
@@ -30,7 +30,12 @@ pub(super) enum Outcome {
 
 impl PodActions {
     pub(super) fn new() -> Self {
-        Self { actions: Vec::new(), why: None, again: Again::OnChange, troubles: Vec::new() }
+        Self {
+            actions: Vec::new(),
+            why: None,
+            again: Again::OnChange,
+            conditions_found: Vec::new(),
+        }
     }
 
     /// The first reason counts.
@@ -39,22 +44,22 @@ impl PodActions {
     }
 
     /// The first condition of a kind counts.
-    pub(super) fn trouble(&mut self, kind: ConditionKind, fact: &Fact) {
-        if !self.troubles.iter().any(|(known, _)| *known == kind) {
-            self.troubles.push((kind, fact.clone()));
+    pub(super) fn add_condition(&mut self, kind: ConditionKind, fact: &Fact) {
+        if !self.conditions_found.iter().any(|(known, _)| *known == kind) {
+            self.conditions_found.push((kind, fact.clone()));
         }
     }
 
     /// Adds what was begun after what was finished: the first reason and the first condition of a kind stay.
     pub(super) fn then(&mut self, other: Self) {
-        let Self { actions, why, again, troubles } = other;
+        let Self { actions, why, again, conditions_found } = other;
         self.actions.extend(actions);
         if let Some(why) = why {
             self.because(why);
         }
         self.wake(again);
-        for (kind, fact) in troubles {
-            self.trouble(kind, &fact);
+        for (kind, fact) in conditions_found {
+            self.add_condition(kind, &fact);
         }
     }
 
@@ -94,9 +99,9 @@ impl PodActions {
             | Action::TerminateHook(_)
             | Action::DeleteHook(_)
             | Action::SetPaused(_)
-            | Action::Lift(_)
+            | Action::ResumeAndClear(_)
             | Action::ClearCommand
-            | Action::GoBack { .. }
+            | Action::RestoreTemplate { .. }
             | Action::ResetRetry(_)
             | Action::PrunePodsToDelete(_)
             | Action::Remember(_)
@@ -121,7 +126,7 @@ impl PodActions {
 
     fn blocked(&mut self, pod: &Pod, why: String) {
         let fact = Fact::PodHookBlocked { pod: pod.name.clone(), why };
-        self.trouble(ConditionKind::HookBlocked, &fact);
+        self.add_condition(ConditionKind::HookBlocked, &fact);
         self.because(fact);
     }
 
@@ -137,7 +142,7 @@ impl PodActions {
             }
             Passage::Stuck(phase) => {
                 let fact = Fact::PodHookFailed { pod: name(), kind, phase };
-                self.trouble(ConditionKind::HookBlocked, &fact);
+                self.add_condition(ConditionKind::HookBlocked, &fact);
                 self.because(fact);
             }
             Passage::Blocked(why) => {
@@ -185,7 +190,7 @@ impl PodActions {
             }
             Err(path) => {
                 let fact = Fact::NotInPlace { pod: pod.name.clone(), way, path };
-                self.trouble(ConditionKind::FailedUpdate, &fact);
+                self.add_condition(ConditionKind::FailedUpdate, &fact);
                 self.because(fact);
                 return Outcome::Refused;
             }

@@ -275,7 +275,7 @@ fn reset(derived: &Derived<'_>, progress: &mut Progress) {
     next.step = (all > 0).then_some(step);
     lift(next);
     let fact = match (is_changed, is_back) {
-        (true, true) => Fact::WentBack(update.clone()),
+        (true, true) => Fact::Reverted(update.clone()),
         (true, false) => Fact::NewRevision(update.clone()),
         (false, _) => Fact::StepsChanged,
     };
@@ -452,7 +452,7 @@ fn take_hook(derived: &Derived<'_>, gate: &StepGate, progress: &mut Progress) {
         StepGate::Failed { why, rolls_back, .. } => {
             progress.facts.push(why.clone());
             // Without a revision to restore the release stops here.
-            if *rolls_back && commands::way_back(derived).is_some() {
+            if *rolls_back && commands::rollback_revision(derived).is_some() {
                 progress.rolls_back = true;
             } else {
                 pause(derived, PauseReason::Hook, progress);

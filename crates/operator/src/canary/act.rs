@@ -1,8 +1,8 @@
 //! Acting: the actions of a decision, in order, until one fails.
 //!
 //! Each action can be carried out twice. A write names the version it is based on; if the object has changed
-//! since, nothing is written and the canary is observed again. A permit is taken for writes, and released
-//! while an alert is delivered.
+//! since, nothing is written and the canary is observed again. A permit is held for writes, and released once:
+//! before the status is written, while alerts are delivered.
 
 mod primary;
 
@@ -16,7 +16,7 @@ use tidegate_engine::{
 use tidegate_providers::traffic::Cookies;
 
 use super::{
-    alerts::{self, Outbox},
+    alerts::{self, Attempts, Outbox},
     canary_ref::{CanaryRef, rejected},
     cookies,
     env::ManagedWrite,
@@ -56,6 +56,8 @@ struct Progress<'a> {
     cookies: Cookies,
     /// The route that the status remembers.
     route: Option<RouteMemory>,
+    /// Alerts that are being delivered.
+    attempts: Attempts,
     is_written: bool,
 }
 
@@ -96,15 +98,15 @@ impl Actor {
             series::set_weight(&canary.cx.telemetry, observation, *split);
         }
         for action in &decision.actions {
-            let outcome = self.carry_out(canary, action, &mut progress, pass).await;
+            let outcome = self.run_action(canary, action, &mut progress, pass).await;
             let is_rejection = self.note_outcome(canary, observation, action, &outcome);
             outcome.map_err(|error| Failure { error, is_rejection })?;
         }
         // The status shows to the end what the canary waits for, unless its finalizer is gone.
-        let lets_go = observed.lifecycle.deleted_at.is_some()
+        let is_finalizer_removed = observed.lifecycle.deleted_at.is_some()
             && (!observed.lifecycle.has_finalizer
                 || decision.actions.contains(&Action::RemoveFinalizer));
-        if !progress.is_written && !lets_go {
+        if !progress.is_written && !is_finalizer_removed {
             let memory = progress.memory.clone();
             let written = self.remember(canary, &memory, &mut progress, pass).await;
             written.map_err(|error| Failure { error, is_rejection: false })?;
@@ -124,7 +126,7 @@ impl Actor {
         match outcome {
             Ok(()) => self.rejected.remove(&write),
             Err(error @ WriteError::Refused { .. }) => {
-                let rest = rest_after(write, observation.observed.plan.interval);
+                let rest = retry_delay(write, observation.observed.plan.interval);
                 let until = canary.cx.clock.monotonic() + rest;
                 self.rejected.add(write, error.to_string(), until, observation.generation());
                 return true;
@@ -140,17 +142,13 @@ impl Actor {
         false
     }
 
-    async fn carry_out(
+    async fn run_action(
         &mut self,
         canary: &CanaryRef,
         action: &Action,
         progress: &mut Progress<'_>,
         pass: &mut Pass<'_>,
     ) -> Result<(), WriteError> {
-        if let Action::Alert(alert) = action {
-            return self.alert(canary, alert, progress, pass).await;
-        }
-        pass.take_permit().await?;
         let observation = progress.observation;
         match action {
             Action::Ensure(ManagedObject::Primary) => {
@@ -160,22 +158,22 @@ impl Actor {
                 if *object == ManagedObject::Route {
                     self.note_route(canary, progress).await?;
                 }
-                self.put_right(canary, ManagedWrite::Ensure(*object), progress).await
+                self.write_finding(canary, ManagedWrite::Ensure(*object), progress).await
             }
             Action::RetirePreviousRoute => {
-                self.put_right(canary, ManagedWrite::RetirePreviousRoute, progress).await?;
+                self.write_finding(canary, ManagedWrite::RetirePreviousRoute, progress).await?;
                 if observation.routes.previous.is_some() {
                     series::set_weight(&canary.cx.telemetry, observation, Split::PRIMARY);
                 }
                 Ok(())
             }
             Action::RestoreApex => {
-                self.put_right(canary, ManagedWrite::RestoreApex, progress).await
+                self.write_finding(canary, ManagedWrite::RestoreApex, progress).await
             }
             Action::RestoreRoute => {
-                self.put_right(canary, ManagedWrite::RestoreRoute, progress).await
+                self.write_finding(canary, ManagedWrite::RestoreRoute, progress).await
             }
-            Action::Prune => self.put_right(canary, ManagedWrite::Prune, progress).await,
+            Action::Prune => self.write_finding(canary, ManagedWrite::Prune, progress).await,
             Action::Cookies(change) => self.change_cookies(canary, *change, progress).await,
             Action::Shift(split) => self.shift(canary, *split, progress).await,
             Action::ScaleTarget(replicas) => scale(canary, observation, *replicas).await,
@@ -198,11 +196,15 @@ impl Actor {
                 self.recorder.announce(canary, observation, fact, &progress.memory).await;
                 Ok(())
             }
+            Action::Alert(alert) => {
+                self.alert(canary, alert, progress).await;
+                Ok(())
+            }
             Action::DropManualStep(fact) => {
                 self.drop_manual_step(canary, fact.as_ref(), progress).await;
                 Ok(())
             }
-            Action::TakeResumeBack => {
+            Action::ResetResume => {
                 let step = &observation.raw()["spec"]["manualStep"];
                 self.status.reset_resume(canary, step).await
             }
@@ -213,33 +215,23 @@ impl Actor {
             }
             Action::AddFinalizer => self.status.set_finalizer(canary, observation, true).await,
             Action::RemoveFinalizer => self.status.set_finalizer(canary, observation, false).await,
-            // Sent above.
-            Action::Alert(_) => Ok(()),
         }
     }
 
-    /// Sends a chat message without a permit: a chat service must not keep others from writing.
-    async fn alert(
-        &mut self,
-        canary: &CanaryRef,
-        alert: &Alert,
-        progress: &Progress<'_>,
-        pass: &mut Pass<'_>,
-    ) -> Result<(), WriteError> {
-        let (observation, memory) = (progress.observation, &progress.memory);
+    /// Starts to send a chat message. The status is written after it, or after a second.
+    async fn alert(&mut self, canary: &CanaryRef, alert: &Alert, progress: &mut Progress<'_>) {
+        let Progress { observation, memory, attempts, .. } = progress;
         if !self.recorder.dedup.first_alert(memory, &alert.about) {
-            return Ok(());
+            return;
         }
-        pass.release_permit();
-        for fact in alerts::send(canary, observation, &self.outbox, alert, memory).await {
-            pass.take_permit().await?;
+        let lost = alerts::send(canary, observation, &self.outbox, alert, memory, attempts).await;
+        for fact in lost {
             self.recorder.announce(canary, observation, &fact, memory).await;
         }
-        Ok(())
     }
 
     /// Writes the changes of a finding, then records its note.
-    async fn put_right(
+    async fn write_finding(
         &mut self,
         canary: &CanaryRef,
         write: ManagedWrite,
@@ -322,10 +314,18 @@ impl Actor {
         progress: &mut Progress<'_>,
         pass: &mut Pass<'_>,
     ) -> Result<(), WriteError> {
-        pass.take_permit().await?;
+        let attempts = std::mem::take(&mut progress.attempts);
+        if !attempts.is_empty() {
+            // A chat service must not keep others from writing.
+            pass.without_permit(attempts.wait(&*canary.cx.clock)).await?;
+            for fact in self.outbox.take_lost() {
+                let (observation, memory) = (progress.observation, &progress.memory);
+                self.recorder.announce(canary, observation, &fact, memory).await;
+            }
+        }
         // Taken even if the write fails: a later decision did not measure this.
         let checks = self.checks.take();
-        let next = status::Next {
+        let next = status::StatusParts {
             memory,
             cookies: &progress.cookies,
             route: progress.route.as_ref(),
@@ -383,13 +383,14 @@ impl<'a> Progress<'a> {
             memory: observation.observed.memory.clone(),
             cookies: inputs.remembered.cookies.clone(),
             route,
+            attempts: Attempts::default(),
             is_written: false,
         }
     }
 }
 
 /// How long a rejected write is not tried again.
-fn rest_after(write: ManagedWrite, interval: Duration) -> Duration {
+fn retry_delay(write: ManagedWrite, interval: Duration) -> Duration {
     match write {
         // Only the deletion of the canary needs these: longer than any backoff before the next look.
         ManagedWrite::RestoreApex | ManagedWrite::RestoreRoute => interval.max(BACKOFF_MAX * 2),

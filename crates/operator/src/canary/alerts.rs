@@ -6,9 +6,9 @@
 //!                                         └─► hopeless, or the bound: lost ─► event, log, metric
 //! ```
 //!
-//! The first attempt is made before the status that makes the message true is written, so that a crash
-//! repeats a message instead of losing it. But a rollback does not wait for a chat service that hangs: after
-//! a second the attempt goes on in the background. Messages that wait are kept in memory only.
+//! The first attempt begins with its action and ends before the status that makes the message true is written, so
+//! that a crash repeats a message instead of losing it. Traffic does not wait for it, and the status waits for a
+//! second at most; then the attempt continues in the background. Messages that wait are kept in memory only.
 
 use std::{
     collections::VecDeque,
@@ -40,9 +40,10 @@ use tracing::{debug, warn};
 
 use super::{canary_ref::CanaryRef, observation::Observation};
 use crate::{
+    clock::Clock,
     cluster::{ALERT_PROVIDER, cache::Key},
     context::Context,
-    http::{Proxy, TURN_WAIT_MAX},
+    http::{PERMIT_WAIT_MAX, Proxy},
     outgoing::outgoing,
     secrets::SecretData,
     telemetry::Outcome,
@@ -106,14 +107,18 @@ const ATTEMPTS_MAX: u32 = 8;
 /// A rollout has about five messages; what waits in greater number is a service that is gone.
 const WAITING_MAX: usize = 32;
 
-/// Sends a chat message to all receivers of this canary. Returns messages that were lost, to be recorded.
-/// Waits a second at most for the first attempts.
+/// First attempts in progress.
+#[derive(Default)]
+pub(super) struct Attempts(Vec<oneshot::Receiver<()>>);
+
+/// Starts to send a chat message to all receivers of this canary. Returns messages that were lost, to be recorded.
 pub(super) async fn send(
     canary: &CanaryRef,
     observation: &Observation,
     outbox: &Outbox,
     alert: &Alert,
     memory: &Memory,
+    attempts: &mut Attempts,
 ) -> Vec<Fact> {
     let severity = match alert.severity {
         Severity::Info => notify::Severity::Info,
@@ -136,14 +141,26 @@ pub(super) async fn send(
         let notice = notice.clone();
         Letter { destination, route, notice, identity: identity.clone() }
     });
-    let firsts: Vec<_> = letters.filter_map(|letter| outbox.send(letter)).collect();
-    tokio::select! {
-        biased;
-        _ = join_all(firsts) => {}
-        () = canary.cx.clock.sleep(FIRST_MAX) => {}
-    }
+    attempts.0.extend(letters.filter_map(|letter| outbox.send(letter)));
     lost.extend(outbox.take_lost());
     lost
+}
+
+// === impl Attempts ===
+
+impl Attempts {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Waits until all of them have ended, a second at most.
+    pub(super) async fn wait(self, clock: &dyn Clock) {
+        tokio::select! {
+            biased;
+            _ = join_all(self.0) => {}
+            () = clock.sleep(FIRST_MAX) => {}
+        }
+    }
 }
 
 fn identity(
@@ -236,7 +253,7 @@ impl Outbox {
             return None;
         }
         // It has its place, so that others keep behind it, and is not due before this attempt is over.
-        let due = now + TURN_WAIT_MAX + 2 * TIMEOUT;
+        let due = now + PERMIT_WAIT_MAX + 2 * TIMEOUT;
         self.0.keep(Waited { letter: letter.clone(), attempts: 0, due });
         let (done, first) = oneshot::channel();
         let (waiting, key) = (Arc::clone(&self.0), key.clone());

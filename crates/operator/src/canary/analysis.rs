@@ -45,7 +45,7 @@ use crate::{
 const QUERIES_AT_ONCE: usize = 4;
 
 /// The outcome of each metric, in the order of the queries.
-type Judged<'a> = Vec<(&'a AnalysisMetric, Result<Judgement, Lack>)>;
+type Judged<'a> = Vec<(&'a AnalysisMetric, Result<Judgement, NoValue>)>;
 
 /// One check of a canary.
 pub(super) struct Analysis<'a> {
@@ -104,7 +104,7 @@ impl Analysis<'_> {
         &self,
         metric: &'a AnalysisMetric,
         source: Source<'a>,
-    ) -> (&'a AnalysisMetric, Result<Judgement, Lack>) {
+    ) -> (&'a AnalysisMetric, Result<Judgement, NoValue>) {
         let measure = source.measure();
         let reading = self.read(metric, source).await;
         let judged = |reading: Reading| Judgement {
@@ -138,12 +138,12 @@ impl Analysis<'_> {
                         failed.get_or_insert(breach.to_string());
                     }
                 }
-                Err(lack) => {
+                Err(no_value) => {
                     self.canary.cx.telemetry.clear_metric(&self.observation.labels, &metric.name);
-                    match (lack, metric.on_no_data) {
-                        (Lack::Answer(why), _) => failed.get_or_insert(why),
-                        (Lack::Data(why), Some(OnNoData::Hold)) => held.get_or_insert(why),
-                        (Lack::Data(why), None | Some(OnNoData::Fail)) => {
+                    match (no_value, metric.on_no_data) {
+                        (NoValue::QueryFailed(why), _) => failed.get_or_insert(why),
+                        (NoValue::NoData(why), Some(OnNoData::Hold)) => held.get_or_insert(why),
+                        (NoValue::NoData(why), None | Some(OnNoData::Fail)) => {
                             without_data.get_or_insert(why)
                         }
                     };
@@ -161,18 +161,19 @@ impl Analysis<'_> {
     }
 
     /// The value of one metric, or why there is none.
-    async fn read(&self, metric: &AnalysisMetric, source: Source<'_>) -> Result<Reading, Lack> {
-        let mut model = Model::of(&self.observation.inputs.canary, metric).map_err(Lack::error)?;
+    async fn read(&self, metric: &AnalysisMetric, source: Source<'_>) -> Result<Reading, NoValue> {
+        let mut model =
+            Model::of(&self.observation.inputs.canary, metric).map_err(NoValue::error)?;
         if self.observation.inputs.workload == WorkloadKind::Knative {
             let revision = created_revision(&model, self.observation.inputs.target.as_deref())?;
-            model = model.with_route(revision).map_err(Lack::error)?;
+            model = model.with_route(revision).map_err(NoValue::error)?;
         }
         match source {
             Source::Builtin(builtin) => self.builtin(metric, builtin, &model).await,
             Source::Inline(text) => {
-                let query = template::render(&metric.name, text, &model).map_err(Lack::error)?;
+                let query = template::render(&metric.name, text, &model).map_err(NoValue::error)?;
                 let answer = self.query_shared(&query).await;
-                answer.map_err(|error| Lack::of(&error, &metric.name, self.observation))
+                answer.map_err(|error| NoValue::of(&error, &metric.name, self.observation))
             }
             Source::Template(reference) => self.templated(metric, reference, &model).await,
         }
@@ -183,13 +184,13 @@ impl Analysis<'_> {
         metric: &AnalysisMetric,
         builtin: Builtin,
         model: &Model,
-    ) -> Result<Reading, Lack> {
+    ) -> Result<Reading, NoValue> {
         let mesh = &self.canary.cx.options.mesh_provider;
         let spec = &self.observation.inputs.canary.spec;
         let observer = Observer::select(mesh, spec.provider, &spec.target_ref);
         let located;
         let model = if observer.needs_addresses() {
-            located = self.located(model).await.map_err(Lack::Answer)?;
+            located = self.located(model).await.map_err(NoValue::QueryFailed)?;
             &located
         } else {
             model
@@ -201,7 +202,7 @@ impl Analysis<'_> {
             let all = match self.query_shared(&observer.total_query(model)).await {
                 Ok(all) => Ok(all.sample),
                 Err(QueryFailure::Answer(error)) => Err(error),
-                Err(error) => return Err(Lack::of(&error, &metric.name, self.observation)),
+                Err(error) => return Err(NoValue::of(&error, &metric.name, self.observation)),
             };
             let rate = success_rate_without_value(all).map_err(QueryFailure::Answer);
             rate.map(|sample| Reading { sample, series: 1 })
@@ -210,9 +211,9 @@ impl Analysis<'_> {
         };
         answer.map_err(|error| {
             if !matches!(error, QueryFailure::Answer(QueryError::NoValue)) {
-                return Lack::of(&error, &metric.name, self.observation);
+                return NoValue::of(&error, &metric.name, self.observation);
             }
-            Lack::Data(format!(
+            NoValue::NoData(format!(
                 "no values found for {} metric {}, probably {} is not receiving traffic",
                 observer.label, metric.name, self.observation.names.target
             ))
@@ -246,34 +247,35 @@ impl Analysis<'_> {
         metric: &AnalysisMetric,
         reference: &ObjectRef,
         model: &Model,
-    ) -> Result<Reading, Lack> {
-        let (key, spec, secret) = self.template(reference).await.map_err(Lack::Answer)?;
+    ) -> Result<Reading, NoValue> {
+        let (key, spec, secret) = self.template(reference).await.map_err(NoValue::QueryFailed)?;
         let strangers;
         let model = if key.namespace == self.canary.key.namespace {
             model
         } else {
             strangers = model
                 .clone()
-                .for_stranger(spec.provider.provider_type.as_str())
-                .map_err(Lack::error)?;
+                .for_foreign_template(spec.provider.provider_type.as_str())
+                .map_err(NoValue::error)?;
             &strangers
         };
-        let query = template::render(&key.to_string(), &spec.query, model).map_err(Lack::error)?;
+        let query =
+            template::render(&key.to_string(), &spec.query, model).map_err(NoValue::error)?;
         debug!(canary = %self.canary.key, metric = metric.name, query, provider = spec.provider.provider_type.as_str(), "Query");
         let about = format!("{}/{}", self.canary.key, metric.name);
         let machine = self.machine((&key, &spec), secret.as_ref(), &query, metric, &about);
-        let machine = machine.map_err(Lack::Answer)?;
+        let machine = machine.map_err(NoValue::QueryFailed)?;
         let question = format!("{key}\n{}\n{query}", metric.interval());
         let answer = self.shared.once(question, run(self.canary, &machine)).await;
-        answer.map_err(|error| match Lack::of(&error, &metric.name, self.observation) {
+        answer.map_err(|error| match NoValue::of(&error, &metric.name, self.observation) {
             // The owner of the template needs to know that its server does not answer.
-            Lack::Answer(_) => Lack::Answer(format!(
+            NoValue::QueryFailed(_) => NoValue::QueryFailed(format!(
                 "the query of metric {} failed: {} of metric template {key}: {}",
                 metric.name,
                 spec.provider.provider_type.as_str(),
                 error.text()
             )),
-            lack @ Lack::Data(_) => lack,
+            lack @ NoValue::NoData(_) => lack,
         })
     }
 
@@ -376,35 +378,35 @@ struct Judgement {
 }
 
 /// Why a metric has no value, as a message.
-enum Lack {
+enum NoValue {
     /// There is nothing to measure.
-    Data(String),
+    NoData(String),
     /// The query failed.
-    Answer(String),
+    QueryFailed(String),
 }
 
-// === impl Lack ===
+// === impl NoValue ===
 
-impl Lack {
+impl NoValue {
     /// The reason, from a failed query of a metric.
     fn of(error: &QueryFailure, metric: &str, observation: &Observation) -> Self {
         match error {
             QueryFailure::Answer(QueryError::NoValue) | QueryFailure::NoData => {
-                Self::Data(format!(
+                Self::NoData(format!(
                     "no values found for metric {metric}, probably {} is not receiving traffic",
                     observation.names.target
                 ))
             }
             QueryFailure::Request(_) | QueryFailure::Unreachable(_) | QueryFailure::Answer(_) => {
                 let why = error.text();
-                Self::Answer(format!("the query of metric {metric} failed: {why}"))
+                Self::QueryFailed(format!("the query of metric {metric} failed: {why}"))
             }
         }
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
     fn error(error: impl ToString) -> Self {
-        Self::Answer(error.to_string())
+        Self::QueryFailed(error.to_string())
     }
 }
 
@@ -418,11 +420,11 @@ fn exported(measure: Measure, check: &Check) -> f64 {
 }
 
 /// The revision that requests to the canary go to: of a Service of Knative, the one created last.
-fn created_revision<'a>(model: &Model, target: Option<&'a Value>) -> Result<&'a str, Lack> {
+fn created_revision<'a>(model: &Model, target: Option<&'a Value>) -> Result<&'a str, NoValue> {
     let created = target.and_then(|it| it["status"]["latestCreatedRevisionName"].as_str());
     created.filter(|name| !name.is_empty()).ok_or_else(|| {
         let (namespace, name) = (model.namespace(), model.target());
-        Lack::Answer(format!(
+        NoValue::QueryFailed(format!(
             "the Knative Service {namespace}/{name} does not name its newest revision"
         ))
     })

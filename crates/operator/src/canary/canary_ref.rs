@@ -35,7 +35,7 @@ impl CanaryRef {
     /// Writes changes one after the other, until one fails.
     pub(super) async fn write(&self, changes: &[Change]) -> Result<(), WriteError> {
         for change in changes {
-            self.cx.cluster.carry_out(&self.key.namespace, change).await?;
+            self.cx.cluster.write_change(&self.key.namespace, change).await?;
         }
         Ok(())
     }

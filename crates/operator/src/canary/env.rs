@@ -126,8 +126,9 @@ impl ManagedWrite {
             Action::RetirePreviousRoute => Some(Self::RetirePreviousRoute),
             Action::RestoreApex => Some(Self::RestoreApex),
             Action::RestoreRoute => Some(Self::RestoreRoute),
-            Action::Prune => Some(Self::Prune),
-            Action::Cookies(_)
+            // The engine has no alternative to the deletion of an orphan: a rejection is an error.
+            Action::Prune
+            | Action::Cookies(_)
             | Action::ScaleTarget(_)
             | Action::Park
             | Action::ResumeScaler
@@ -137,7 +138,7 @@ impl ManagedWrite {
             | Action::Announce(_)
             | Action::Alert(_)
             | Action::DropManualStep(_)
-            | Action::TakeResumeBack
+            | Action::ResetResume
             | Action::ClearRetry
             | Action::Count(_)
             | Action::AddFinalizer

@@ -171,10 +171,14 @@ impl Call {
 /// Makes a call, with retries where they may help. Any 2xx passes.
 pub(super) async fn call(cx: &Context, call: &Call) -> Result<(), String> {
     let kind = call.kind.as_str();
-    let mut attempt = 0;
+    let (mut attempt, mut until) = (0, call.until);
     loop {
         let mut outgoing = call.outgoing.clone();
-        outgoing.patience = call.until.map(|until| until.saturating_sub(cx.clock.monotonic()));
+        let asked = cx.clock.monotonic();
+        outgoing.permit = cx.http.permit(&outgoing.namespace).await;
+        // The wait for a permit does not count against the hook.
+        until = until.map(|until| until + cx.clock.monotonic().saturating_sub(asked));
+        outgoing.patience = until.map(|until| until.saturating_sub(cx.clock.monotonic()));
         if let Some(file) = &cx.options.hook_secret_file {
             // For each attempt: a signature is valid for some minutes only.
             sign_call(&mut outgoing, file, cx.clock.now());
@@ -203,7 +207,7 @@ pub(super) async fn call(cx: &Context, call: &Call) -> Result<(), String> {
             }
         };
         let is_in_time =
-            |wait: &Duration| call.until.is_none_or(|until| cx.clock.monotonic() + *wait < until);
+            |wait: &Duration| until.is_none_or(|until| cx.clock.monotonic() + *wait < until);
         let wait = wait.filter(|_| attempt < call.retries).filter(is_in_time);
         let Some(wait) = wait else {
             let outcome = match &answer {

@@ -22,7 +22,7 @@ use super::{aws_signing, canary_ref::CanaryRef};
 use crate::{
     cluster::cache::Key,
     context::Context,
-    http::{HttpError, Transport},
+    http::{HttpError, RequestPermit, Transport},
     outgoing::outgoing,
     telemetry,
 };
@@ -62,7 +62,7 @@ pub(super) async fn run(
     machine: &QueryMachine,
 ) -> Result<Reading, QueryFailure> {
     let start = canary.cx.clock.monotonic();
-    let end = start + machine.patience(canary.cx.options.query_timeout);
+    let mut end = start + machine.patience(canary.cx.options.query_timeout);
     let identity = machine.identity();
     let known = identity.map(|of| canary.cx.cloud_tokens.get(&of, canary.cx.clock.now()));
     let mut replies = known.unwrap_or_default();
@@ -77,7 +77,7 @@ pub(super) async fn run(
             Step::Done(outcome) => break outcome,
             Step::Send(_) | Step::Wait(_) if left.is_zero() => Reply::Lost,
             Step::Send(call) => {
-                send_with_retries(canary, machine, &call, end).await.unwrap_or_else(|error| {
+                send_with_retries(canary, machine, &call, &mut end).await.unwrap_or_else(|error| {
                     trouble = Some(error);
                     Reply::Lost
                 })
@@ -125,17 +125,21 @@ pub(super) async fn run(
     }
 }
 
-/// Sends a call, and again where the provider may only be busy.
+/// Sends a call, and retries where the provider may only be busy. The wait for a permit extends the deadline: a
+/// check must not fail because many are made at once.
 async fn send_with_retries(
     canary: &CanaryRef,
     machine: &QueryMachine,
     call: &Call,
-    end: Duration,
+    end: &mut Duration,
 ) -> Result<Reply, HttpError> {
     let mut tries = 0;
     loop {
+        let asked = canary.cx.clock.monotonic();
+        let permit = canary.cx.http.permit(&canary.key.namespace).await;
+        *end += canary.cx.clock.monotonic().saturating_sub(asked);
         let left = end.saturating_sub(canary.cx.clock.monotonic());
-        let reply = send(canary, call.clone(), left).await?;
+        let reply = send(canary, call.clone(), left, permit).await?;
         let wait = machine.again(&reply, tries);
         let left = end.saturating_sub(canary.cx.clock.monotonic());
         let Some(wait) = wait.filter(|wait| *wait < left) else { return Ok(reply) };
@@ -145,7 +149,12 @@ async fn send_with_retries(
     }
 }
 
-async fn send(canary: &CanaryRef, mut call: Call, left: Duration) -> Result<Reply, HttpError> {
+async fn send(
+    canary: &CanaryRef,
+    mut call: Call,
+    left: Duration,
+    permit: Option<RequestPermit>,
+) -> Result<Reply, HttpError> {
     if let Some(signing) = call.signing.take()
         && aws_signing::sign(&mut call.request, &signing, canary.cx.clock.now()).is_none()
     {
@@ -155,6 +164,7 @@ async fn send(canary: &CanaryRef, mut call: Call, left: Duration) -> Result<Repl
     let mut sent = outgoing(call.request, &canary.key).map_err(HttpError::Url)?;
     sent.timeout = left;
     sent.patience = Some(left);
+    sent.permit = permit;
     sent.max_bytes = BODY_BYTES_MAX;
     sent.verify_tls = call.verify_tls;
     sent.trusted = call.trusted;
@@ -179,6 +189,7 @@ pub(super) async fn query(
     outgoing.max_bytes = QUERY_BYTES_MAX;
     outgoing.trusted = server.trusted;
     debug!(canary = %canary.key, query, "Query");
+    outgoing.permit = canary.cx.http.permit(&canary.key.namespace).await;
     let start = canary.cx.clock.monotonic();
     let answer = canary.cx.http.send(outgoing).await;
     let took = canary.cx.clock.monotonic().saturating_sub(start);

@@ -66,7 +66,7 @@ pub(super) fn observe(env: &Env<'_>, inputs: &Inputs) -> Option<PreviousRoute> {
         return Some(PreviousRoute { route, place: None, finding, outlives_canary: false });
     };
     let object = env.get(kind, &route.name);
-    let finding = match (doubt(env, inputs, kind, &route), &object) {
+    let finding = match (unknown_reason(env, inputs, kind, &route), &object) {
         (Some(why), _) => Finding::blocked(why),
         (None, Some(object)) => retire(env, inputs, (mesh, kind), &route, object),
         (None, None) => Finding::default(),
@@ -88,7 +88,12 @@ impl PreviousRoute {
 
 /// Why it is unknown whether there is a previous route, or how it divides traffic: after an error of a list
 /// it is unknown which kinds are served.
-fn doubt(env: &Env<'_>, inputs: &Inputs, kind: Kind, previous: &RouteMemory) -> Option<String> {
+fn unknown_reason(
+    env: &Env<'_>,
+    inputs: &Inputs,
+    kind: Kind,
+    previous: &RouteMemory,
+) -> Option<String> {
     let failure = |kind: Kind| match env.state(kind) {
         TableState::Failed(why) => Some(why),
         TableState::Pending | TableState::Synced | TableState::NotServed(_) => None,

@@ -40,8 +40,8 @@ use crate::{
     telemetry,
 };
 
-/// Looks of one pass. Setting up a canary takes about ten; more is a circle.
-const ROUNDS_MAX: usize = 40;
+/// Observations of one pass. Setting up a canary takes about ten; more is an endless loop.
+const OBSERVATIONS_MAX: usize = 40;
 /// Conflicts of one pass.
 const CONFLICTS_MAX: u32 = 5;
 
@@ -66,7 +66,7 @@ enum Answer {
 
 /// The state of one pass.
 #[derive(Default)]
-struct Round {
+struct PassState {
     answers: Answers,
     /// The revision that the answers are about.
     about: Option<String>,
@@ -118,10 +118,10 @@ impl CanaryReconciler {
         &mut self,
         observation: &Observation,
         question: Question,
-        round: &mut Round,
+        state: &mut PassState,
         pass: &mut Pass<'_>,
     ) -> Option<()> {
-        round.about = Some(observation.checksum());
+        state.about = Some(observation.checksum());
         let is_deleted = || {
             let raw = self.raw();
             raw.is_none_or(|raw| raw["metadata"]["deletionTimestamp"].is_string())
@@ -132,25 +132,25 @@ impl CanaryReconciler {
         match waited {
             Waited::Stopped => return None,
             // The next observation finds the deletion.
-            Waited::Interrupted => *round = Round::default(),
+            Waited::Interrupted => *state = PassState::default(),
             Waited::Done(Answer::Checks(checks)) => {
                 series::count_check(&self.canary.cx.telemetry, observation, &checks);
                 self.actor.checks = Some(checks.clone());
-                round.answers.checks = Some(checks);
+                state.answers.checks = Some(checks);
             }
-            Waited::Done(Answer::Rollback(hook)) => round.answers.rollback = Some(hook),
-            Waited::Done(Answer::Backends(outcome)) => round.answers.backends = Some(outcome),
-            Waited::Done(Answer::Gate(kind, gate)) => put_gate(&mut round.answers, kind, gate),
+            Waited::Done(Answer::Rollback(hook)) => state.answers.rollback = Some(hook),
+            Waited::Done(Answer::Backends(outcome)) => state.answers.backends = Some(outcome),
+            Waited::Done(Answer::Gate(kind, gate)) => put_gate(&mut state.answers, kind, gate),
         }
         Some(())
     }
 
     /// Carries a decision out. `None` if the canary is to be observed again at once.
-    async fn carry_out(
+    async fn run_decision(
         &mut self,
         observation: &Observation,
         decision: &Decision,
-        round: &mut Round,
+        state: &mut PassState,
         pass: &mut Pass<'_>,
     ) -> Result<Option<Next>, WriteError> {
         debug!(reason = decision.why.reason(), actions = decision.actions.len(), "Decided");
@@ -175,16 +175,16 @@ impl CanaryReconciler {
                 let steady = self.canary.steady();
                 self.memo.timer.done(decision.starts_interval, &memory, steady);
             }
-            Err(Failure { error, is_rejection: true }) if round.rejections == 0 => {
+            Err(Failure { error, is_rejection: true }) if state.rejections == 0 => {
                 debug!(%error, "A write was rejected; deciding again");
-                round.rejections += 1;
+                state.rejections += 1;
                 return Ok(None);
             }
             Err(Failure { error, .. }) if error.is_stale() => {
                 debug!(%error, "Observing again");
                 self.refresh().await?;
-                round.conflicts += 1;
-                return Ok((round.conflicts > CONFLICTS_MAX).then_some(Next::Backoff));
+                state.conflicts += 1;
+                return Ok((state.conflicts > CONFLICTS_MAX).then_some(Next::Backoff));
             }
             Err(Failure { error, .. }) => {
                 self.cache_may_lag = matches!(error, WriteError::Unavailable { .. });
@@ -244,8 +244,8 @@ impl CanaryReconciler {
 
 impl Reconciler for CanaryReconciler {
     async fn reconcile(&mut self, pass: &mut Pass<'_>) -> Result<Next, WriteError> {
-        let mut round = Round::default();
-        for _ in 0..ROUNDS_MAX {
+        let mut state = PassState::default();
+        for _ in 0..OBSERVATIONS_MAX {
             if pass.is_stopped() || !self.canary.cx.cluster.leads() {
                 return Ok(Next::OnChange);
             }
@@ -256,7 +256,7 @@ impl Reconciler for CanaryReconciler {
                 self.cache_may_lag = false;
             }
             let Some(raw) = self.raw() else { return Ok(Next::Gone) };
-            let observation = match self.observe(&raw, &round.answers) {
+            let observation = match self.observe(&raw, &state.answers) {
                 Ok(observation) => observation,
                 // A first list that is complete wakes the loop; other reasons are checked each second.
                 Err(NotYet::Listing) => {
@@ -267,28 +267,28 @@ impl Reconciler for CanaryReconciler {
                     return Ok(Next::OnChange);
                 }
             };
-            if round.about.as_ref().is_some_and(|about| *about != observation.checksum()) {
+            if state.about.as_ref().is_some_and(|about| *about != observation.checksum()) {
                 // Answers about one revision do not count for the next one.
-                (round.answers, round.about) = (Answers::default(), None);
+                (state.answers, state.about) = (Answers::default(), None);
                 continue;
             }
             self.record_lost_alerts(&observation).await;
             match decide(&observation.observed) {
                 Step::Ask(question) => {
-                    if self.ask(&observation, question, &mut round, pass).await.is_none() {
+                    if self.ask(&observation, question, &mut state, pass).await.is_none() {
                         return Ok(Next::OnChange);
                     }
                 }
                 Step::Do(decision) => {
-                    let next = self.carry_out(&observation, &decision, &mut round, pass).await?;
+                    let next = self.run_decision(&observation, &decision, &mut state, pass).await?;
                     if let Some(next) = next {
                         return Ok(next);
                     }
-                    (round.answers, round.about) = (Answers::default(), None);
+                    (state.answers, state.about) = (Answers::default(), None);
                 }
             }
         }
-        warn!("Too many actions in one pass; backing off");
+        warn!("Endless loop: too many observations in one pass; backing off");
         Ok(Next::Backoff)
     }
 

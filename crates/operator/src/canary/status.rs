@@ -37,7 +37,7 @@ pub(super) struct StatusWriter {
 }
 
 /// The parts of a status that change while a decision is carried out.
-pub(super) struct Next<'a> {
+pub(super) struct StatusParts<'a> {
     pub(super) memory: &'a Memory,
     pub(super) cookies: &'a Cookies,
     /// The route to remember.
@@ -60,7 +60,7 @@ impl StatusWriter {
         canary: &CanaryRef,
         observation: &Observation,
         decision: &Decision,
-        next: &Next<'_>,
+        next: &StatusParts<'_>,
         unready_since: &UnreadySince,
     ) -> Result<(), WriteError> {
         let inputs = &observation.inputs;

@@ -194,7 +194,7 @@ impl Kit {
 
     /// Updates the cache from the API server.
     pub(in crate::canary) fn catch_up(&self) {
-        self.cx.cluster.cache.observe(CANARY, self.live());
+        self.cx.cluster.cache.insert_watched(CANARY, self.live());
     }
 
     pub(in crate::canary) fn look(&self) -> Result<Observation, NotYet> {

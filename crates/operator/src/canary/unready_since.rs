@@ -61,7 +61,7 @@ impl UnreadySince {
                     workload.form() == Form::PerNode || workload == WorkloadKind::Knative;
                 is_silent
                     && workload.replicas(object) > 0
-                    && workload.lacking(object, threshold).is_some()
+                    && workload.unready_reason(object, threshold).is_some()
             })
         };
         let remembered = remembered.filter(|_| !self.has_looked);

@@ -240,7 +240,7 @@ impl Cache {
     }
 
     /// Inserts an object that a watch reported. True if it changed; a heartbeat of a node is no change.
-    pub(crate) fn observe(&self, kind: Kind, object: Value) -> bool {
+    pub(crate) fn insert_watched(&self, kind: Kind, object: Value) -> bool {
         let key = Key::of(&object);
         let row = Row::of(kind, object);
         let mut inner = self.0.lock();
@@ -248,16 +248,16 @@ impl Cache {
         if row.is_older_than(table.rows.get(&key)) || table.has_tombstone(&key, &row) {
             return false;
         }
-        let is_news = kind != NODE || table.rows.get(&key).is_none_or(|it| !it.says_the_same(&row));
+        let is_new = kind != NODE || table.rows.get(&key).is_none_or(|it| !it.is_equivalent(&row));
         table.put(kind, key.clone(), row);
-        if is_news {
+        if is_new {
             inner.wake(kind, &key);
         }
-        is_news
+        is_new
     }
 
     /// An object that a watch reported as deleted.
-    pub(crate) fn observe_deleted(&self, kind: Kind, object: &Value) {
+    pub(crate) fn remove_watched(&self, kind: Kind, object: &Value) {
         let key = Key::of(object);
         let mut inner = self.0.lock();
         let table = inner.tables.entry(kind).or_default();
@@ -338,12 +338,12 @@ impl Cache {
         if table.state == TableState::Synced {
             return false;
         }
-        let is_news = mem::discriminant(&table.state) != mem::discriminant(&failure);
+        let is_new = mem::discriminant(&table.state) != mem::discriminant(&failure);
         table.state = failure;
-        if is_news {
+        if is_new {
             inner.wake_all(kind);
         }
-        is_news
+        is_new
     }
 
     /// Empties the table of a kind that is served no longer. True if it was listed before.

@@ -176,13 +176,13 @@ fn take(
         watcher::Event::Apply(object) => {
             let object = json(object);
             let key = Key::of(&object);
-            if cache.observe(kind, object) {
+            if cache.insert_watched(kind, object) {
                 listener.changed(&key);
             }
         }
         watcher::Event::Delete(object) => {
             let object = json(object);
-            cache.observe_deleted(kind, &object);
+            cache.remove_watched(kind, &object);
             listener.changed(&Key::of(&object));
         }
     }

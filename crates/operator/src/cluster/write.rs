@@ -22,6 +22,9 @@ const APPLY: &str = "application/apply-patch+yaml";
 /// The message of the admission plugin `OwnerReferencesPermissionEnforcement` when a client that may not delete an
 /// object changes its owners.
 const NOT_TO_OWN: &str = "cannot set an ownerRef on a resource you can't delete";
+/// The API server's message when an operation of a JSON patch fails, for example a `test`. It has no more detail.
+pub(crate) const NOT_APPLICABLE: &str =
+    "the server rejected our request due to an error in our request";
 
 /// Why a write did not happen, or may not have.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +51,7 @@ pub enum WriteError {
 
 impl Cluster {
     /// Carries out one change in a namespace.
-    pub async fn carry_out(&self, namespace: &str, change: &Change) -> Result<(), WriteError> {
+    pub async fn write_change(&self, namespace: &str, change: &Change) -> Result<(), WriteError> {
         match change {
             Change::Apply { body, exact } => self.apply(namespace, body, exact).await,
             Change::Merge { kind, name, patch } => {
@@ -133,9 +136,14 @@ impl Cluster {
         self.patch(place, "application/merge-patch+json", patch).await
     }
 
-    /// A JSON patch.
+    /// A JSON patch. A `test` that fails is a conflict: the object is not what the patch is based on.
     pub async fn json_patch(&self, place: Place<'_>, patch: &Value) -> Result<Value, WriteError> {
-        self.patch(place, "application/json-patch+json", patch).await
+        match self.patch(place, "application/json-patch+json", patch).await {
+            Err(WriteError::Refused { what, why }) if why == NOT_APPLICABLE => {
+                Err(WriteError::Conflict { what })
+            }
+            outcome => outcome,
+        }
     }
 
     /// A strategic merge patch, for kinds that are built into the API server.
@@ -267,7 +275,7 @@ impl Cluster {
         let answer = tokio::time::timeout(REQUEST_MAX, client.request::<Value>(request)).await;
         match answer {
             Ok(Ok(object)) => Ok(object),
-            Ok(Err(error)) => Err(sort_out(what, error)),
+            Ok(Err(error)) => Err(write_error(what, error)),
             Err(_) => Err(WriteError::Unavailable { what, why: "no answer in time".to_owned() }),
         }
     }
@@ -361,7 +369,7 @@ impl WriteError {
     }
 }
 
-fn sort_out(what: String, error: kube::Error) -> WriteError {
+fn write_error(what: String, error: kube::Error) -> WriteError {
     let kube::Error::Api(status) = error else {
         return WriteError::Unavailable { what, why: "no answer from the API server".to_owned() };
     };
@@ -422,7 +430,7 @@ mod tests {
     fn a_webhook_that_is_down_refuses_and_a_server_in_trouble_does_not() {
         let sorted = |code: u16, message: &str| {
             let status = serde_json::from_value(json!({ "code": code, "message": message }));
-            sort_out("a pod".to_owned(), kube::Error::Api(Box::new(status.unwrap())))
+            write_error("a pod".to_owned(), kube::Error::Api(Box::new(status.unwrap())))
         };
         let down = "Internal error occurred: failed calling webhook \"pods.example.com\": failed to \
                     call webhook: Post \"https://pods.example.svc:443/\": connection refused";

@@ -93,7 +93,7 @@ impl Actor {
                 continue;
             }
             let begun = workload.cx.clock.monotonic();
-            let outcome = writer.carry_out(action).await;
+            let outcome = writer.run_action(action).await;
             let took = workload.cx.clock.monotonic().saturating_sub(begun);
             writer.measure(action, outcome.is_ok(), took);
             let Err(error) = outcome else { continue };
@@ -143,9 +143,9 @@ fn refusal_kind(action: &Action) -> ConditionKind {
         | Action::TerminateHook(_)
         | Action::DeleteHook(_)
         | Action::SetPaused(_)
-        | Action::Lift(_)
+        | Action::ResumeAndClear(_)
         | Action::ClearCommand
-        | Action::GoBack { .. }
+        | Action::RestoreTemplate { .. }
         | Action::ResetRetry(_)
         | Action::PrunePodsToDelete(_)
         | Action::Remember(_)
@@ -173,9 +173,9 @@ fn failed_reason(action: &Action) -> &'static str {
         | Action::TerminateHook(_)
         | Action::DeleteHook(_)
         | Action::SetPaused(_)
-        | Action::Lift(_)
+        | Action::ResumeAndClear(_)
         | Action::ClearCommand
-        | Action::GoBack { .. }
+        | Action::RestoreTemplate { .. }
         | Action::ResetRetry(_)
         | Action::PrunePodsToDelete(_)
         | Action::Remember(_)

@@ -48,6 +48,8 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 /// Annotation of a run: seconds after its end at which it is deleted.
 const TTL: &str = "tidegate.dev/ttl-seconds-after-finished";
+/// How long the API server may take to read or patch an object, discovery of its kind included.
+const PROBE_MAX: Duration = Duration::from_secs(30);
 /// Measurements of one wake-up; a run wakes up for each.
 const ROUNDS_MAX: usize = 8;
 
@@ -168,6 +170,7 @@ impl HookRunReconciler {
         if is_web && let Some(file) = &self.cx.options.hook_secret_file {
             sign_call(&mut sent, file, self.cx.clock.now());
         }
+        sent.permit = self.cx.http.permit(&self.key.namespace).await;
         match self.cx.http.send(sent).await {
             Err(error) => Verdict::error(error.to_string()),
             Ok(answer) if answer.truncated => Verdict::error("the answer is too long"),
@@ -202,11 +205,17 @@ impl HookRunReconciler {
         if question.namespace != *self.key.namespace {
             return Verdict::error("argument PodNamespace must be the namespace of the run");
         }
-        // At most as many as there are objects that are observed or written at the same time.
-        let Ok(_permit) = self.cx.reconcile_permits.acquire().await else {
-            return Verdict::error("the operator is stopping");
+        // As for any other server: an API server that hangs must not delay other hooks.
+        let _permit = self.cx.http.permit(&self.key.namespace).await;
+        let probe = object_probe::ask(&self.cx.cluster, question);
+        let answer = tokio::select! {
+            biased;
+            answer = probe => answer,
+            () = self.cx.clock.sleep(PROBE_MAX) => {
+                Err(format!("the API server did not answer within {}s", PROBE_MAX.as_secs()))
+            }
         };
-        match object_probe::ask(&self.cx.cluster, question).await {
+        match answer {
             Ok(Some(object)) if question.sets => {
                 let verdict = measure::judge_object(question, Some(&object));
                 Verdict { phase: HookPhase::Successful, message: None, ..verdict }
@@ -222,20 +231,20 @@ impl HookRunReconciler {
         let age = self.now().since(assessment.started);
         self.cx.telemetry.game.set_survived(self.in_telemetry(), assessment.phase.as_str(), age);
         if object["status"]["startedAt"].is_null() && assessment.completed.is_none() {
-            self.doubt(object).await;
+            self.warn_endless(object).await;
         }
         for end in &assessment.ended {
             let what = format!("metric '{}'", end.metric);
-            self.tell(object, end.phase, &what).await;
+            self.record_end(object, end.phase, &what).await;
         }
         if assessment.completed.is_some() {
-            self.tell(object, assessment.phase, "hook").await;
+            self.record_end(object, assessment.phase, "hook").await;
         }
         Ok(written)
     }
 
     /// Warns of metrics that never end, when a run begins.
-    async fn doubt(&self, object: &Value) {
+    async fn warn_endless(&self, object: &Value) {
         let Ok(reading) = run::measured(object) else { return };
         for metric in reading.run.endless() {
             let text = format!(
@@ -245,7 +254,7 @@ impl HookRunReconciler {
         }
     }
 
-    async fn tell(&self, object: &Value, phase: HookPhase, what: &str) {
+    async fn record_end(&self, object: &Value, phase: HookPhase, what: &str) {
         let (reason, is_bad, text) = run::completion_event(phase, what);
         let tone = if is_bad { Tone::Warning } else { Tone::Normal };
         self.record(object, reason, tone, &text).await;
@@ -303,7 +312,7 @@ impl HookRunReconciler {
         next.started.get_or_insert(started.unwrap_or(now));
         let assessment = next.assess(finished.unwrap_or(now));
         // Nothing was due and nothing changed: nothing is written.
-        if taken.is_empty() && !is_first && !is_news(&before, &assessment) {
+        if taken.is_empty() && !is_first && !differs(&before, &assessment) {
             return None;
         }
         if !taken.is_empty() {
@@ -313,7 +322,7 @@ impl HookRunReconciler {
     }
 
     /// Records once that the result of a measurement cannot be written.
-    async fn complain(&mut self, object: &Value, error: &WriteError) {
+    async fn report_rejection(&mut self, object: &Value, error: &WriteError) {
         let why = error.to_string();
         if matches!(error, WriteError::Refused { .. })
             && self.rejections.first_time(&why, self.now())
@@ -397,7 +406,7 @@ impl Reconciler for HookRunReconciler {
                     self.cx.cluster.refresh(self.place("")).await?;
                 }
                 Err(error) => {
-                    self.complain(&object, &error).await;
+                    self.report_rejection(&object, &error).await;
                     self.cx.cluster.refresh(self.place("")).await?;
                     return Err(error);
                 }
@@ -408,7 +417,7 @@ impl Reconciler for HookRunReconciler {
     }
 
     fn span(&self) -> Span {
-        info_span!("look", workload = %follower(HOOK_RUN, &self.key))
+        info_span!("reconcile", workload = %follower(HOOK_RUN, &self.key))
     }
 
     fn observe_pass(&mut self, is_ok: bool, took: Duration) {
@@ -417,7 +426,7 @@ impl Reconciler for HookRunReconciler {
 }
 
 /// Whether an assessment differs from the status.
-fn is_news(run: &tidegate_engine::game::hook::Run, assessment: &Assessment) -> bool {
+fn differs(run: &tidegate_engine::game::hook::Run, assessment: &Assessment) -> bool {
     run.phase != Some(assessment.phase) || run.results != assessment.results
 }
 

@@ -201,11 +201,11 @@ impl Parts {
             if is_owned(&pod, env.uid) {
                 // A user who takes the labels off a pod wants to keep it, and another one in its place.
                 // The number of a numbered pod cannot be given twice.
-                let is_let_go = env.kind == GAME_DEPLOYMENT
+                let is_released = env.kind == GAME_DEPLOYMENT
                     && !is_deleted
                     && pod["metadata"]["deletionTimestamp"].is_null()
                     && !is_selected(selector, &pod["metadata"]["labels"]);
-                if is_let_go {
+                if is_released {
                     return Err(NotYet::Release(pod));
                 }
                 if is_own_name(env, &name(&pod)) {

@@ -43,7 +43,7 @@ pub(super) struct WorkloadReconciler {
     /// A write was not answered, so the cache may lag behind our own writes.
     cache_may_lag: bool,
     /// Reasons that the workload cannot be acted upon, as they were recorded.
-    complaints: Once,
+    reported: Once,
 }
 
 /// The outcome of one look.
@@ -65,12 +65,12 @@ impl WorkloadReconciler {
             refusals: Vec::new(),
             collisions: 0,
             cache_may_lag: false,
-            complaints: Once::default(),
+            reported: Once::default(),
         }
     }
 
     /// One look, one decision.
-    async fn look(&mut self) -> Result<After, WriteError> {
+    async fn observe_and_act(&mut self) -> Result<After, WriteError> {
         let WorkloadRef { cx, kind, key, uid } = &self.workload;
         let env = Env {
             kind: *kind,
@@ -84,7 +84,10 @@ impl WorkloadReconciler {
         match observe(&env) {
             Ok(observation) => {
                 let dependencies = observation.dependencies.clone();
-                cx.cluster.cache.follow(&follower(*kind, key), dependencies);
+                if cx.cluster.cache.follow(&follower(*kind, key), dependencies) {
+                    // A new dependency may have changed after it was read and before it was followed.
+                    return Ok(After::Again);
+                }
                 self.decide_upon(&observation).await
             }
             Err(not_yet) => self.prepare(not_yet).await,
@@ -100,7 +103,7 @@ impl WorkloadReconciler {
                 return Ok(After::Rest(Next::At(now + BACKOFF_MIN)));
             }
             NotYet::Unreadable(object, why) => {
-                self.complain(&object, &why).await?;
+                self.report_refusal(&object, &why).await?;
                 return Ok(After::Rest(Next::OnChange));
             }
             NotYet::Adopt(kind, object) => prepare::adopt(&self.workload, kind, &object).await,
@@ -116,13 +119,13 @@ impl WorkloadReconciler {
         };
         let WorkloadRef { cx, kind, key, .. } = &self.workload;
         if let Some(object) = cx.cluster.cache.get(*kind, key) {
-            self.complain(&object, &error.to_string()).await?;
+            self.report_refusal(&object, &error.to_string()).await?;
         }
         Ok(After::Rest(Next::Backoff))
     }
 
     /// Records that the workload cannot be acted upon, in its status and by an Event.
-    async fn complain(&mut self, object: &Value, why: &str) -> Result<(), WriteError> {
+    async fn report_refusal(&mut self, object: &Value, why: &str) -> Result<(), WriteError> {
         let WorkloadRef { cx, kind, .. } = &self.workload;
         let known = memory::read(*kind, object);
         let now = self.workload.now();
@@ -131,14 +134,14 @@ impl WorkloadReconciler {
             let patch = memory::patch(*kind, object, &next);
             cx.cluster.merge(self.workload.own_place("status"), &patch).await?;
         }
-        if self.complaints.first_time(why, now) {
+        if self.reported.first_time(why, now) {
             self.workload.record(object, "Refused", Tone::Warning, why).await;
         }
         Ok(())
     }
 
     async fn decide_upon(&mut self, observation: &Observation) -> Result<After, WriteError> {
-        self.complaints.clear();
+        self.reported.clear();
         let decision = decide(&observation.observed);
         debug!(reason = decision.why.reason(), actions = decision.actions.len(), "Decided");
         let telemetry = &self.workload.cx.telemetry;
@@ -183,7 +186,7 @@ impl Reconciler for WorkloadReconciler {
                 prepare::refresh(&self.workload).await?;
                 self.cache_may_lag = false;
             }
-            match self.look().await {
+            match self.observe_and_act().await {
                 Ok(After::Again) => {}
                 Ok(After::Rest(next)) => return Ok(next),
                 Ok(After::Conflict) => conflicts += 1,
@@ -208,7 +211,7 @@ impl Reconciler for WorkloadReconciler {
 
     fn span(&self) -> Span {
         let follower = follower(self.workload.kind, &self.workload.key);
-        info_span!("look", workload = %follower)
+        info_span!("reconcile", workload = %follower)
     }
 
     fn observe_pass(&mut self, is_ok: bool, took: Duration) {

@@ -28,7 +28,7 @@ use super::{
     Answer, ClientCertificate, HttpError, Outgoing, Redirects, SafeUrl, Transport,
     connect::{ConnectFault, Connector, Resolve, SystemResolver},
     guard::{Guard, Policy},
-    limits::Limits,
+    limits::{Limits, RequestPermit},
     proxy::{Proxy, ProxyKind},
     tls,
 };
@@ -88,12 +88,11 @@ struct Hop {
 
 /// As Go's client, which Flagger uses.
 const REDIRECTS_MAX: usize = 10;
-/// How long a request keeps one of the permits that all namespaces share. A load test or a chart's tests may take
-/// minutes: eight namespaces with eight of them each would hold up the metrics of all others.
-const SHARED_PERMIT_MAX: Duration = Duration::from_secs(10);
-/// How long to wait for a permit. It does not count against the request's own timeout: a check must
-/// not fail because we were busy. Three times the longest usual timeout.
-pub(crate) const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
+/// The time after which a request counts as long. A load test or a chart's tests may take minutes: they must not
+/// delay the metrics of other canaries.
+const LONG_AFTER: Duration = Duration::from_secs(10);
+/// How long a request without a permit waits for one. Three times the longest usual timeout.
+pub(crate) const PERMIT_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Below the 60 s after which common servers close, so that a kept connection is seldom a dead one.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Of one host; a tick sends a metrics server a handful of queries at a time.
@@ -155,20 +154,25 @@ impl Client {
         self.environment = Some(Matcher::builder().all(proxy).build());
     }
 
-    async fn exchange(&self, request: Outgoing) -> Result<Answer, HttpError> {
+    async fn exchange(&self, mut request: Outgoing) -> Result<Answer, HttpError> {
         let host = request.url.authority().to_owned();
         let start = tokio::time::Instant::now();
         let patience = request.patience.unwrap_or(Duration::MAX);
-        let permit = self.limits.acquire(&request.namespace);
-        let permit = tokio::time::timeout(TURN_WAIT_MAX.min(patience), permit).await;
-        let Ok(Some(mut permit)) = permit else { return Err(HttpError::Busy { host }) };
+        let permit = if let Some(permit) = request.permit.take() {
+            permit
+        } else {
+            let permit = self.limits.acquire(&request.namespace);
+            let permit = tokio::time::timeout(PERMIT_WAIT_MAX.min(patience), permit).await;
+            let Ok(Some(permit)) = permit else { return Err(HttpError::Busy { host }) };
+            permit
+        };
         let after = request.timeout.min(patience.saturating_sub(start.elapsed()));
         let mut answer = pin!(tokio::time::timeout(after, self.follow(request)));
         let answer = tokio::select! {
             biased;
             answer = &mut answer => answer,
-            () = tokio::time::sleep(SHARED_PERMIT_MAX) => {
-                permit.release_shared();
+            () = tokio::time::sleep(LONG_AFTER) => {
+                permit.becomes_long();
                 answer.await
             }
         };
@@ -288,6 +292,10 @@ impl Client {
 impl Transport for Client {
     fn send(&self, request: Outgoing) -> BoxFuture<'_, Result<Answer, HttpError>> {
         Box::pin(self.exchange(request))
+    }
+
+    fn permit<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Option<RequestPermit>> {
+        Box::pin(self.limits.acquire(namespace))
     }
 }
 

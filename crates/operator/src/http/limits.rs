@@ -1,7 +1,8 @@
 //! Permits: bounds on the requests in flight, in all and for each namespace.
 //!
-//! A request waits for a permit of its namespace first, so one namespace never has more than its share in the
-//! queue for the shared permits, and those are given in the order of requests.
+//! A request waits for a permit of its namespace first, so one namespace never has more than its share in the queue
+//! for the shared permits, and those are given in the order of requests. A long request, for example a load test
+//! or a hook that hangs, exchanges both for one of the permits for long requests, if its namespace has one left.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,13 +20,18 @@ type Namespaces = Arc<Mutex<BTreeMap<String, Lane>>>;
 /// The permits of one namespace. Kept while it has users.
 struct Lane {
     permits: Arc<Semaphore>,
+    long: Arc<Semaphore>,
     users: usize,
 }
 
-/// For one request in progress; released when dropped.
-pub(super) struct Permit {
+/// The right to one request. Clones share it; it is released when the last clone is dropped.
+#[derive(Clone)]
+pub struct RequestPermit(Arc<Mutex<Held>>);
+
+struct Held {
     total: Option<OwnedSemaphorePermit>,
-    _of_namespace: OwnedSemaphorePermit,
+    of_namespace: OwnedSemaphorePermit,
+    long: Arc<Semaphore>,
     _user: User,
 }
 
@@ -34,6 +40,9 @@ struct User {
     namespaces: Namespaces,
     namespace: String,
 }
+
+/// Long requests of a namespace, as a multiple of its permits.
+const LONG_PER_PERMIT: usize = 8;
 
 // === impl Limits ===
 
@@ -47,29 +56,40 @@ impl Limits {
     }
 
     /// Waits for a permit. `None` cannot happen while `self` lives: the semaphores are never closed.
-    pub(super) async fn acquire(&self, namespace: &str) -> Option<Permit> {
-        let (user, permits) = self.join_lane(namespace);
+    pub(super) async fn acquire(&self, namespace: &str) -> Option<RequestPermit> {
+        let (user, permits, long) = self.join_lane(namespace);
         let of_namespace = permits.acquire_owned().await.ok()?;
-        let total = Arc::clone(&self.total).acquire_owned().await.ok()?;
-        Some(Permit { total: Some(total), _of_namespace: of_namespace, _user: user })
+        let total = Some(Arc::clone(&self.total).acquire_owned().await.ok()?);
+        let held = Held { total, of_namespace, long, _user: user };
+        Some(RequestPermit(Arc::new(Mutex::new(held))))
     }
 
-    fn join_lane(&self, namespace: &str) -> (User, Arc<Semaphore>) {
+    fn join_lane(&self, namespace: &str) -> (User, Arc<Semaphore>, Arc<Semaphore>) {
+        let max = self.per_namespace_max;
         let mut lanes = self.namespaces.lock();
         let lane = lanes.entry(namespace.to_owned()).or_insert_with(|| Lane {
-            permits: Arc::new(Semaphore::new(self.per_namespace_max)),
+            permits: Arc::new(Semaphore::new(max)),
+            long: Arc::new(Semaphore::new(max * LONG_PER_PERMIT)),
             users: 0,
         });
         lane.users += 1;
         let namespaces = Arc::clone(&self.namespaces);
-        (User { namespaces, namespace: namespace.to_owned() }, Arc::clone(&lane.permits))
+        let user = User { namespaces, namespace: namespace.to_owned() };
+        (user, Arc::clone(&lane.permits), Arc::clone(&lane.long))
     }
 }
 
-impl Permit {
-    /// Releases the shared permit: a long request holds up its own namespace only.
-    pub(super) fn release_shared(&mut self) {
-        self.total = None;
+// === impl RequestPermit ===
+
+impl RequestPermit {
+    /// Releases the shared permit of a long request, and that of its namespace unless the namespace has too many long
+    /// requests.
+    pub(super) fn becomes_long(&self) {
+        let mut held = self.0.lock();
+        held.total = None;
+        if let Ok(long) = Arc::clone(&held.long).try_acquire_owned() {
+            held.of_namespace = long;
+        }
     }
 }
 
@@ -92,7 +112,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_namespace_cannot_take_anothers_turns() {
+    async fn one_namespace_cannot_take_anothers_permits() {
         let limits = Limits::new(3, 2);
         let first = limits.acquire("greedy").await;
         let second = limits.acquire("greedy").await;
@@ -106,15 +126,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_request_keeps_only_the_permit_of_its_namespace() {
+    async fn a_long_request_delays_neither_other_namespaces_nor_its_own() {
         let limits = Limits::new(1, 1);
-        let mut long = limits.acquire("slow").await.unwrap();
-        assert!(limits.acquire("quick").now_or_never().is_none());
-        long.release_shared();
-        assert!(limits.acquire("quick").now_or_never().is_some());
-        assert!(limits.acquire("slow").now_or_never().is_none());
-        drop(long);
+        let mut long = Vec::new();
+        for _ in 0..LONG_PER_PERMIT {
+            let permit = limits.acquire("slow").now_or_never().flatten().unwrap();
+            assert!(limits.acquire("quick").now_or_never().is_none());
+            permit.becomes_long();
+            long.push(permit);
+            assert!(limits.acquire("quick").now_or_never().is_some());
+        }
+        let last = limits.acquire("slow").now_or_never().flatten().unwrap();
+        last.becomes_long();
+        assert!(limits.acquire("slow").now_or_never().is_none(), "long requests are bounded too");
+        assert!(limits.acquire("quick").now_or_never().is_some(), "for their own namespace only");
+        drop(last);
         assert!(limits.acquire("slow").now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_permit_is_given_back_with_its_last_clone() {
+        let limits = Limits::new(1, 1);
+        let permit = limits.acquire("a").await.unwrap();
+        let clone = permit.clone();
+        drop(permit);
+        assert!(limits.acquire("a").now_or_never().is_none());
+        drop(clone);
+        assert!(limits.acquire("a").now_or_never().is_some());
     }
 
     #[tokio::test]

@@ -240,6 +240,30 @@ async fn a_request_without_patience_does_not_wait_for_a_permit_either() {
 }
 
 #[tokio::test]
+async fn many_checks_of_one_namespace_wait_for_their_permits_and_none_of_them_fails() {
+    let server = Server::start(Script::Answer(answer("200 OK", "", "1"))).await;
+    let policy = Policy { in_flight_max: 2, in_flight_per_namespace_max: 1, ..local() };
+    let client = Arc::new(Client::new(policy));
+    let held = client.permit("test").await;
+    let checks: Vec<_> = (0..40)
+        .map(|_| {
+            let (client, url) = (Arc::clone(&client), server.url("/"));
+            tokio::spawn(async move {
+                let permit = client.permit("test").await;
+                // Shorter than the wait for the permit.
+                let patience = Some(Duration::from_millis(250));
+                client.send(Outgoing { patience, permit, ..get(url) }).await
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    drop(held);
+    for check in checks {
+        assert_eq!(check.await.unwrap().unwrap().status, StatusCode::OK);
+    }
+}
+
+#[tokio::test]
 async fn a_body_is_cut_at_the_cap() {
     let piece = "0123456789abcdef";
     let cases = [

@@ -253,9 +253,9 @@ async fn a_permit_is_taken_once_and_put_down_while_work_is_waited_for() {
     let work = async { parts.permits.available_permits() };
     assert_eq!(pass.wait_for(work, || true).await, Waited::Done(1));
     pass.take_permit().await.unwrap();
-    pass.release_permit();
-    assert_eq!(parts.permits.available_permits(), 1);
-    pass.take_permit().await.unwrap();
+    let wait = async { parts.permits.available_permits() };
+    assert_eq!(pass.without_permit(wait).await.unwrap(), 1);
+    assert_eq!(parts.permits.available_permits(), 0);
     assert_eq!(pass.unless_stopped(async { parts.permits.available_permits() }).await, Some(1));
     drop(pass);
     assert_eq!(parts.permits.available_permits(), 1);
@@ -276,6 +276,21 @@ async fn a_permit_is_not_waited_for_when_the_loop_is_to_stop() {
     drop(held);
     parts.permits.close();
     assert!(matches!(parts.pass().take_permit().await, Err(WriteError::Stopped)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_that_was_begun_gets_its_permit_back_although_the_loop_is_to_stop() {
+    let parts = Parts::new();
+    let mut pass = parts.pass();
+    pass.take_permit().await.unwrap();
+    parts.stop.send_replace(true);
+    // Another object takes the permit meanwhile, for two seconds.
+    let (waited, ()) = tokio::join!(pass.without_permit(pass_seconds(1)), async {
+        let _held = parts.permits.acquire().await.unwrap();
+        pass_seconds(2).await;
+    });
+    waited.unwrap();
+    assert_eq!(parts.permits.available_permits(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -51,7 +51,7 @@ pub fn conditions_and_decision(
     let is_quiet = match decision.why {
         Fact::AwaitingInterval | Fact::Placed(_) => true,
         // Pods come up one by one: worth a write only if it takes an interval.
-        Fact::PrimaryNotReady(_) | Fact::CanaryNotReady(_) => !decision.tells(&decision.why),
+        Fact::PrimaryNotReady(_) | Fact::CanaryNotReady(_) => !decision.announces(&decision.why),
         // How the last rollout ended says more than that there is no next one.
         Fact::Idle => is_written(live, state_of(memory, decision)),
         _ => false,

@@ -29,7 +29,7 @@ pub fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
     let ignored = mesh.ignored(spec);
     let ignored = ignored.iter().filter(|it| !is_noted(it));
     notes.extend(ignored.map(|it| Note::Ignored(it.to_string())));
-    notes.extend(doubts(spec));
+    notes.extend(metric_warnings(spec));
     notes.extend(unverified_hooks(spec));
     let max = Percent::clamped(analysis.max_weight());
     let traffic = if capabilities.switched { Traffic::Divisible } else { Traffic::Whole };
@@ -72,16 +72,16 @@ pub fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
 }
 
 /// Warnings about metrics, for canaries that are analysed.
-fn doubts(spec: &CanarySpec) -> Vec<Note> {
+fn metric_warnings(spec: &CanarySpec) -> Vec<Note> {
     if spec.skips_analysis() {
         return Vec::new();
     }
     let metrics = spec.analysis.metrics.iter();
-    let doubts = metrics.flat_map(|metric| {
+    let metric_warnings = metrics.flat_map(|metric| {
         let name = &metric.name;
         limits::warnings(metric).into_iter().map(move |doubt| format!("Metric {name} {doubt}."))
     });
-    doubts.map(Note::Doubtful).collect()
+    metric_warnings.map(Note::Doubtful).collect()
 }
 
 /// Hooks whose certificates are not verified.

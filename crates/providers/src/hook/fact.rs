@@ -31,7 +31,7 @@ pub fn phase_of(fact: &Fact, phase: Phase) -> Phase {
         | Fact::AwaitingApproval(..)
         | Fact::AwaitingIncrease(..)
         | Fact::AwaitingPromotion(..)
-        | Fact::WentBack(..)
+        | Fact::Reverted(..)
         | Fact::ScaledUpAgain
         | Fact::CanaryNotReady(..)
         | Fact::CanaryDown(..)
@@ -46,7 +46,7 @@ pub fn phase_of(fact: &Fact, phase: Phase) -> Phase {
         | Fact::Mirroring
         | Fact::Iterated { .. }
         | Fact::RoutedToCanary { .. }
-        | Fact::RouteLeft
+        | Fact::PreviousRouteRetired
         | Fact::Drifted { .. }
         | Fact::Copying
         | Fact::RoutedToPrimary
@@ -58,7 +58,7 @@ pub fn phase_of(fact: &Fact, phase: Phase) -> Phase {
         | Fact::NothingToResume
         | Fact::ResumeVoid
         | Fact::ResumeStays(..)
-        | Fact::RollbackAsked(..)
+        | Fact::RollbackRequested(..)
         | Fact::RolledBackByHook
         | Fact::ThresholdReached(..)
         | Fact::DeadlineExceeded(..)
@@ -106,7 +106,7 @@ pub fn occasion(fact: &Fact) -> Option<Occasion> {
         | Fact::AwaitingApproval(..)
         | Fact::AwaitingIncrease(..)
         | Fact::AwaitingPromotion(..)
-        | Fact::WentBack(..)
+        | Fact::Reverted(..)
         | Fact::ScaledUpAgain
         | Fact::CanaryNotReady(..)
         | Fact::Ambiguous(..)
@@ -116,7 +116,7 @@ pub fn occasion(fact: &Fact) -> Option<Occasion> {
         | Fact::Mirroring
         | Fact::Iterated { .. }
         | Fact::RoutedToCanary { .. }
-        | Fact::RouteLeft
+        | Fact::PreviousRouteRetired
         | Fact::Drifted { .. }
         | Fact::Copying
         | Fact::PrimaryAdvanced(..)
@@ -129,7 +129,7 @@ pub fn occasion(fact: &Fact) -> Option<Occasion> {
         | Fact::NothingToResume
         | Fact::ResumeVoid
         | Fact::ResumeStays(..)
-        | Fact::RollbackAsked(..)
+        | Fact::RollbackRequested(..)
         | Fact::RollbackHeld(..)
         | Fact::PostRolloutFailed { .. }
         | Fact::IdleTargetRuns(..)

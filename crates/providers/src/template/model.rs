@@ -99,7 +99,7 @@ impl Model {
     ///
     /// Values are put in as they are, as in Flagger: those that would end a value in the provider's
     /// language are refused instead.
-    pub fn for_stranger(self, provider: &str) -> Result<Self, ModelError> {
+    pub fn for_foreign_template(self, provider: &str) -> Result<Self, ModelError> {
         let ends = match provider {
             // The query is part of an address: another parameter would be another query.
             "graphite" => "\"'`\\&;#%+?",
@@ -280,17 +280,17 @@ mod tests {
             addresses: BTreeSet::new(),
         };
         for value in ["front", "a.b-c_d:8080/e", "web|api.*", "", "sum(x{}) + 1"] {
-            assert!(model(value).for_stranger("prometheus").is_ok(), "{value:?}");
+            assert!(model(value).for_foreign_template("prometheus").is_ok(), "{value:?}");
         }
         for value in ["web&target=secret", "a;b", "a#b", "a%26b", "a+b"] {
-            assert!(model(value).for_stranger("influxdb").is_ok(), "{value:?}");
+            assert!(model(value).for_foreign_template("influxdb").is_ok(), "{value:?}");
             for provider in ["graphite", "keptn", "externalmetrics"] {
-                let refusal = model(value).for_stranger(provider).unwrap_err();
+                let refusal = model(value).for_foreign_template(provider).unwrap_err();
                 assert_eq!(refusal, ModelError::Foreign("shop".into()), "{provider} {value:?}");
             }
         }
         for value in ["x\"} or secret #", "a\\", "a\nb", "it's", "`"] {
-            let refusal = model(value).for_stranger("prometheus").unwrap_err();
+            let refusal = model(value).for_foreign_template("prometheus").unwrap_err();
             assert_eq!(refusal, ModelError::Foreign("shop".into()), "{value:?}");
         }
     }

@@ -41,7 +41,7 @@ pub struct Impossible {
 
 /// A field that a provider may not be able to carry out.
 #[derive(Clone, Copy)]
-struct Wish {
+struct Requirement {
     field: &'static str,
     /// Its last word, as users know it.
     member: &'static str,
@@ -49,11 +49,11 @@ struct Wish {
     what: &'static str,
 }
 
-const MATCH: Wish =
-    Wish { field: "spec.analysis.match", member: "match", what: "tell requests apart" };
-const MIRROR: Wish =
-    Wish { field: "spec.analysis.mirror", member: "mirror", what: "copy requests" };
-const AFFINITY: Wish = Wish {
+const MATCH: Requirement =
+    Requirement { field: "spec.analysis.match", member: "match", what: "tell requests apart" };
+const MIRROR: Requirement =
+    Requirement { field: "spec.analysis.mirror", member: "mirror", what: "copy requests" };
+const AFFINITY: Requirement = Requirement {
     field: "spec.analysis.sessionAffinity",
     member: "sessionAffinity",
     what: "keep users on a version",
@@ -241,13 +241,13 @@ impl Mesh {
     /// copies where none can be made; affinity where no user can be kept; an unusable route. With plain
     /// Services a version is always tested beside users, as with Flagger, and a note says so.
     pub fn impossible(self, spec: &CanarySpec) -> Vec<Impossible> {
-        let mut found: Vec<_> = self.misreferred(spec).into_iter().collect();
+        let mut found: Vec<_> = self.unusable_reference(spec).into_iter().collect();
         if self == Self::Kubernetes {
             return found;
         }
         let can = self.support_for(spec);
         let (analysis, can_keep) = (&spec.analysis, can.affinity != Affinity::None);
-        found.extend(self.untestable(spec));
+        found.extend(self.unsupported_conditions(spec));
         if analysis.mirror == Some(true) && !can.mirror {
             found.push(self.refusal(spec, MIRROR));
         }
@@ -259,7 +259,7 @@ impl Mesh {
 
     /// Conditions that are not supported. A route that is only referred to keeps its own, so that it ignores
     /// ours in any case; elsewhere conditions beside weights are left out.
-    pub(super) fn untestable(self, spec: &CanarySpec) -> Option<Impossible> {
+    pub(super) fn unsupported_conditions(self, spec: &CanarySpec) -> Option<Impossible> {
         let is_asked = !spec.analysis.matches.is_empty() && self != Self::Kubernetes;
         if !is_asked || self.support_for(spec).ab.is_some() {
             return None;
@@ -270,7 +270,7 @@ impl Mesh {
 
     /// A route that is referred to and that this provider cannot use. As Flagger, others than APISIX ignore
     /// an APISIX route.
-    pub(super) fn misreferred(self, spec: &CanarySpec) -> Option<Impossible> {
+    pub(super) fn unusable_reference(self, spec: &CanarySpec) -> Option<Impossible> {
         let reference = spec.route_ref.as_ref()?;
         if reference.kind == RouteKind::ApisixRoute || self.refers(spec) {
             return None;
@@ -290,7 +290,7 @@ impl Mesh {
         let (analysis, capabilities) = (&spec.analysis, self.capabilities(spec));
         let mut found = Vec::new();
         let has_conditions = !analysis.matches.is_empty() && !capabilities.ab;
-        if has_conditions && self.untestable(spec).is_none() {
+        if has_conditions && self.unsupported_conditions(spec).is_none() {
             found.push(self.note(spec, MATCH));
         }
         if analysis.mirror == Some(true) && !capabilities.mirror {
@@ -326,11 +326,11 @@ impl Mesh {
         notes.collect()
     }
 
-    fn note(self, spec: &CanarySpec, wish: Wish) -> Impossible {
+    fn note(self, spec: &CanarySpec, wish: Requirement) -> Impossible {
         self.cannot(spec, wish, &format!("{} has no effect", wish.member))
     }
 
-    fn refusal(self, spec: &CanarySpec, wish: Wish) -> Impossible {
+    fn refusal(self, spec: &CanarySpec, wish: Requirement) -> Impossible {
         let or = match self.routing_kind(spec) {
             RoutingKind::Reference(_) => " or routeRef",
             // Over HTTP these can do everything.
@@ -340,8 +340,8 @@ impl Mesh {
         self.cannot(spec, wish, &format!("remove {}{or}", wish.member))
     }
 
-    fn cannot(self, spec: &CanarySpec, wish: Wish, so: &str) -> Impossible {
-        let (provider, Wish { field, what, .. }) = (self.as_str(), wish);
+    fn cannot(self, spec: &CanarySpec, wish: Requirement, so: &str) -> Impossible {
+        let (provider, Requirement { field, what, .. }) = (self.as_str(), wish);
         let way = match self.routing_kind(spec) {
             RoutingKind::Reference(_) => " over a route that is only referred to",
             RoutingKind::Istio => " over plain TCP",

@@ -46,9 +46,9 @@ pub(super) fn judge(truth: &Truth<'_>, action: &Action) -> Verdict {
         | Action::TerminateHook(_)
         | Action::DeleteHook(_)
         | Action::SetPaused(_)
-        | Action::Lift(_)
+        | Action::ResumeAndClear(_)
         | Action::ClearCommand
-        | Action::GoBack { .. }
+        | Action::RestoreTemplate { .. }
         | Action::ResetRetry(_)
         | Action::PrunePodsToDelete(_)
         | Action::Remember(_)

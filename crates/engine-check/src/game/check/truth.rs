@@ -64,9 +64,9 @@ impl Changing {
             | Action::TerminateHook(_)
             | Action::DeleteHook(_)
             | Action::SetPaused(_)
-            | Action::Lift(_)
+            | Action::ResumeAndClear(_)
             | Action::ClearCommand
-            | Action::GoBack { .. }
+            | Action::RestoreTemplate { .. }
             | Action::ResetRetry(_)
             | Action::PrunePodsToDelete(_)
             | Action::Remember(_)

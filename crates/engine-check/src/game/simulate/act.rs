@@ -65,12 +65,12 @@ impl World {
             }
             Action::DeleteHook(name) => self.truth.runs.retain(|run| run.name != name),
             Action::SetPaused(value) => self.set_paused(value),
-            Action::Lift(_) => {
+            Action::ResumeAndClear(_) => {
                 self.forget_wish();
                 self.set_paused(false);
             }
             Action::ClearCommand => self.forget_wish(),
-            Action::GoBack { to, from } => {
+            Action::RestoreTemplate { to, from } => {
                 if self.truth.update == from {
                     self.forget_wish();
                     self.set_template(&to);

@@ -219,8 +219,8 @@ impl Refused {
                 matches!(
                     action,
                     Action::SetPaused(_)
-                        | Action::GoBack { .. }
-                        | Action::Lift(_)
+                        | Action::RestoreTemplate { .. }
+                        | Action::ResumeAndClear(_)
                         | Action::ClearCommand
                         | Action::ResetRetry(_)
                         | Action::PrunePodsToDelete(_)

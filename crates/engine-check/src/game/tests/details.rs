@@ -345,7 +345,7 @@ fn every_fact_has_a_word_and_a_sentence() {
         Fact::AtRest,
         Fact::BeingDeleted,
         Fact::NewRevision(rev("r")),
-        Fact::WentBack(rev("r")),
+        Fact::Reverted(rev("r")),
         Fact::StepsChanged,
         Fact::StepDoubtful("why".to_owned()),
         Fact::SpecDoubtful("why".to_owned()),

@@ -361,7 +361,7 @@ fn rolling_back() -> Plan {
 
 #[test]
 fn a_template_that_cannot_go_back_does_not_stop_the_care_of_pods() {
-    let is_back = |action: &Action| matches!(action, Action::GoBack { .. });
+    let is_back = |action: &Action| matches!(action, Action::RestoreTemplate { .. });
     for asks in [false, true] {
         let mut world =
             World::running(if asks { in_place(vec![keep(2), wait()]) } else { rolling_back() });

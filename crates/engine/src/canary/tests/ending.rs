@@ -160,7 +160,7 @@ fn plain_services_hand_clients_over_before_pods_go() {
         memory.replaces_broken_primary = true;
         memory.weight = Percent::ALL;
     });
-    assert_eq!(promoted.tells(), ["RoutedToPrimary"]);
+    assert_eq!(promoted.announces(), ["RoutedToPrimary"]);
     assert_eq!(promoted.decision().again, Again::Now, "the Service follows the memory at once");
 }
 

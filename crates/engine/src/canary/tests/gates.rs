@@ -46,9 +46,13 @@ fn confirm_rollout_is_asked_every_interval_until_it_is_open() {
         ("skipping the analysis skips no gate", pushed().skipping(), "ask confirm-rollout"),
     ]);
     let refused = answered(pushed(), closed());
-    assert_eq!(refused.tells(), ["WaitingForApproval"]);
+    assert_eq!(refused.announces(), ["WaitingForApproval"]);
     assert_eq!(refused.alerts(), ["Warn Awaiting(ConfirmRollout)"]);
-    assert_eq!(answered(pushed().phase(Phase::Waiting), closed()).tells(), [""; 0], "told once");
+    assert_eq!(
+        answered(pushed().phase(Phase::Waiting), closed()).announces(),
+        [""; 0],
+        "told once"
+    );
     let mut quiet = closed();
     quiet.refused[0].muted = true;
     assert_eq!(answered(pushed(), quiet).alerts(), [""; 0], "muted");
@@ -82,8 +86,11 @@ fn pre_rollout_runs_once_a_rollout() {
             "remember prepared=true",
         ),
     ]);
-    assert_eq!(answered(open()).tells(), ["AnalysisStarted", "PreRolloutPassed", "WeightAdvanced"]);
-    assert_eq!(answered(closed()).tells(), ["AnalysisStarted", "PreRolloutFailed"]);
+    assert_eq!(
+        answered(open()).announces(),
+        ["AnalysisStarted", "PreRolloutPassed", "WeightAdvanced"]
+    );
+    assert_eq!(answered(closed()).announces(), ["AnalysisStarted", "PreRolloutFailed"]);
 }
 
 #[test]
@@ -218,7 +225,7 @@ fn a_rollback_hook_is_asked_in_every_phase_of_analysis() {
         ),
     ]);
     let decided = rollback(progressing(20)).answering(signalled);
-    assert_eq!(decided.tells(), ["RollbackRequested", "RolledBackByHook", "Failed"]);
+    assert_eq!(decided.announces(), ["RollbackRequested", "RolledBackByHook", "Failed"]);
     assert_eq!(decided.alerts(), ["Warn RolledBackByHook"]);
 }
 
@@ -244,13 +251,13 @@ fn post_rollout_hooks_are_told_once_after_the_end() {
             { "remember untold=None" },
         ),
     ]);
-    assert_eq!(ended(Phase::Failed).answering(refused).tells(), ["PostRolloutFailed"]);
+    assert_eq!(ended(Phase::Failed).answering(refused).announces(), ["PostRolloutFailed"]);
     let both = |answers: &mut Answers| {
         let mut gate = closed();
         gate.refused.extend(closed().refused);
         answers.post_rollout = Some(gate);
     };
-    let told = ended(Phase::Failed).answering(both).tells();
+    let told = ended(Phase::Failed).answering(both).announces();
     assert_eq!(told, ["PostRolloutFailed", "PostRolloutFailed"], "each of them");
 }
 
@@ -307,8 +314,11 @@ fn another_try_asks_gates_at_once_and_counts_nothing() {
 #[test]
 fn what_cannot_be_carried_out_is_told_once_a_rollout() {
     let note = |scene: Scene| scene.planning(|plan| plan.notes = vec![Note::MatchIgnored]);
-    assert_eq!(note(at_rest().target("v1-b")).tells(), ["NotSupported", "NewRevision"]);
-    assert_eq!(note(progressing(20).target("v1-c")).tells(), ["NotSupported", "AnalysisRestarted"]);
-    assert_eq!(note(progressing(20)).checked(true).tells(), ["WeightAdvanced"]);
-    assert_eq!(note(at_rest()).tells(), [""; 0]);
+    assert_eq!(note(at_rest().target("v1-b")).announces(), ["NotSupported", "NewRevision"]);
+    assert_eq!(
+        note(progressing(20).target("v1-c")).announces(),
+        ["NotSupported", "AnalysisRestarted"]
+    );
+    assert_eq!(note(progressing(20)).checked(true).announces(), ["WeightAdvanced"]);
+    assert_eq!(note(at_rest()).announces(), [""; 0]);
 }

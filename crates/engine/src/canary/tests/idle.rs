@@ -45,7 +45,7 @@ fn a_new_revision_starts_at_once_when_there_is_no_gate() {
         ),
     ]);
     let start = at_rest().target("v1-b");
-    assert_eq!(start.tells(), ["NewRevision"]);
+    assert_eq!(start.announces(), ["NewRevision"]);
     assert_eq!(start.alerts(), ["Info NewRevision"]);
 }
 

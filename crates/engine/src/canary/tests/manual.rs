@@ -54,9 +54,9 @@ fn it_holds_at_the_share_and_goes_on_when_told() {
         }),
     ]);
     let held = hold(20, 30);
-    assert_eq!(held.tells(), ["WeightAdvanced", "Paused"]);
+    assert_eq!(held.announces(), ["WeightAdvanced", "Paused"]);
     assert_eq!(held.alerts(), ["Warn Held(Percent(30))"]);
-    assert_eq!(progressing(30).paused(30).holding(30, true).tells(), ["Resumed"]);
+    assert_eq!(progressing(30).paused(30).holding(30, true).announces(), ["Resumed"]);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn another_revision_voids_a_resume() {
             "shift 0 · take resume back · remember phase=Progressing weight=0 applied=v1-c pause=- prepared=false",
         ),
     ]);
-    assert_eq!(pushed(true).tells(), ["AnalysisRestarted", "ResumeIgnored"]);
+    assert_eq!(pushed(true).announces(), ["AnalysisRestarted", "ResumeIgnored"]);
 }
 
 #[test]
@@ -205,8 +205,8 @@ fn a_resume_that_finds_nothing_held_goes_away() {
         ("suspended", at_rest().holding(30, true).planning(|plan| plan.suspended = true), ""),
     ]);
     let due = progressing(10).holding(30, true).checked(true);
-    assert_eq!(due.tells(), ["Resumed", "WeightAdvanced"]);
-    assert_eq!(at_rest().holding(30, true).tells(), ["NothingToResume"]);
+    assert_eq!(due.announces(), ["Resumed", "WeightAdvanced"]);
+    assert_eq!(at_rest().holding(30, true).announces(), ["NothingToResume"]);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn only_a_rollout_by_weight_can_be_held() {
 #[test]
 fn a_wish_beyond_the_maximum_is_told_where_it_matters() {
     let note = Note::ManualStepBeyondMax { weight: 90, max: pct(50) };
-    let told = |scene: Scene| scene.planning(|plan| plan.notes = vec![note.clone()]).tells();
+    let told = |scene: Scene| scene.planning(|plan| plan.notes = vec![note.clone()]).announces();
     assert_eq!(told(hold(40, 90)), ["NotSupported", "WeightAdvanced", "Paused"]);
     assert_eq!(told(hold(10, 90)), ["WeightAdvanced"]);
 }

@@ -38,7 +38,7 @@ fn a_share_grows_by_one_step_for_each_check_that_passes() {
             "remember trouble=0",
         ),
     ]);
-    assert_eq!(started().tells(), ["AnalysisStarted", "WeightAdvanced"]);
+    assert_eq!(started().announces(), ["AnalysisStarted", "WeightAdvanced"]);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_failed_check_counts_and_too_many_end_it() {
     ]);
     assert_eq!(progressing(20).failing(2).checked(false).decision().again, Again::Now);
     assert_eq!(progressing(20).failing(3).alerts(), ["Error ThresholdReached(3)"]);
-    assert_eq!(progressing(20).failing(3).tells(), ["ThresholdReached", "Failed"]);
+    assert_eq!(progressing(20).failing(3).announces(), ["ThresholdReached", "Failed"]);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn no_data_is_a_failed_check_that_is_told_apart() {
     let no_data = || Verdict::NoData("no values found".to_owned());
     table([("it counts", progressing(20).failing(1).judged(no_data()), "remember failed=2")]);
     assert_eq!(progressing(20).judged(no_data()).why(), "NotEnoughData");
-    assert_eq!(progressing(20).judged(no_data()).tells(), ["NotEnoughData"]);
+    assert_eq!(progressing(20).judged(no_data()).announces(), ["NotEnoughData"]);
     assert_eq!(progressing(20).failing(2).judged(no_data()).decision().again, Again::Now);
 }
 
@@ -176,7 +176,7 @@ fn a_hold_for_want_of_data_counts_and_moves_nothing() {
     let decision = progressing(20).judged(held()).decision();
     assert_eq!(decision.why.reason(), "WaitingForData");
     assert!(
-        decision.starts_interval && decision.tells(&decision.why),
+        decision.starts_interval && decision.announces(&decision.why),
         "told, and an interval until the next"
     );
     assert_eq!(decision.again, Again::At(NOW.after(Duration::from_mins(1))));
@@ -248,7 +248,11 @@ fn the_deadline_ends_a_rollout_in_every_phase_of_analysis() {
     assert_eq!(canary.alerts(), ["Error DeadlineExceeded(\"1 of 2\")"]);
     let primary = progressing(20).primary(stuck(true));
     assert_eq!(primary.alerts(), ["Error DeadlineExceeded(\"the primary is not ready: 1 of 2\")"]);
-    assert_eq!(primary.tells(), canary.tells(), "why it goes back is told, whoever is to blame");
+    assert_eq!(
+        primary.announces(),
+        canary.announces(),
+        "why it goes back is told, whoever is to blame"
+    );
 }
 
 #[test]
@@ -288,7 +292,7 @@ fn another_revision_starts_from_nothing() {
             "shift 0 · remember weight=0 configs=Some(\"2\") prepared=false",
         ),
     ]);
-    assert_eq!(progressing(30).target("v1-c").tells(), ["AnalysisRestarted"]);
+    assert_eq!(progressing(30).target("v1-c").announces(), ["AnalysisRestarted"]);
 }
 
 #[test]
@@ -315,7 +319,7 @@ fn going_back_to_what_the_primary_runs_ends_it() {
             "",
         ),
     ]);
-    assert_eq!(progressing(30).target("v1-a").tells(), ["RevisionReverted"]);
+    assert_eq!(progressing(30).target("v1-a").announces(), ["RevisionReverted"]);
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn traffic_goes_back_to_a_primary_that_is_ready() {
         }),
         ("we died after a step", stepped(promoting(50).routed(30)), "remember weight=30"),
     ]);
-    assert_eq!(stepped(promoting(50)).tells(), ["PrimaryWeightAdvanced"]);
+    assert_eq!(stepped(promoting(50)).announces(), ["PrimaryWeightAdvanced"]);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn the_canary_is_parked_when_everything_is_on_the_primary() {
             "park · remember phase=Succeeded promoted=v1-b prepared=false untold=Some(Succeeded)"
         }),
     ]);
-    assert_eq!(finalising().tells(), ["Promoted"]);
+    assert_eq!(finalising().announces(), ["Promoted"]);
     assert_eq!(finalising().alerts(), ["Info Promoted"]);
 }
 

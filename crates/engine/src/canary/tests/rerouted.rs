@@ -35,7 +35,7 @@ fn a_route_that_was_left_behind_has_its_share_taken_at_once() {
         ("nor to one that broke", behind(stranded()), ""),
         ("once that is well", behind(stranded().primary(Readiness::Ready)), "leave route"),
     ]);
-    assert_eq!(behind(progressing(30)).tells(), ["RouteLeft"]);
+    assert_eq!(behind(progressing(30)).announces(), ["RouteLeft"]);
 }
 
 #[test]

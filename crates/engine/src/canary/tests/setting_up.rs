@@ -56,7 +56,7 @@ fn pieces_are_put_in_place_one_by_one_and_the_target_is_parked_last() {
             "remember phase=Initialized applied=v1-a promoted=v1-a",
         ),
     ]);
-    assert_eq!(setting_up().tells(), ["MetricsAvailable", "Initialized"]);
+    assert_eq!(setting_up().announces(), ["MetricsAvailable", "Initialized"]);
     assert_eq!(setting_up().alerts(), ["Info Initialized"]);
 }
 
@@ -70,7 +70,7 @@ fn metric_backends_are_asked_and_never_in_the_way() {
         ("not early", unasked().early(), DONE),
         ("down", setting_up().answering(down), DONE),
     ]);
-    assert_eq!(setting_up().answering(down).tells()[0], "MetricsUnavailable");
+    assert_eq!(setting_up().answering(down).announces()[0], "MetricsUnavailable");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn another_target_is_set_up_anew_once_nothing_is_rolled_out() {
     });
     let wanted = Memory { phase: Phase::Initializing, since: Some(NOW), ..Memory::default() };
     assert_eq!(remembered, Some(Box::new(wanted)), "nothing that was remembered is of this one");
-    assert_eq!(moved(done.clone()).tells(), ["TargetChanged"]);
+    assert_eq!(moved(done.clone()).announces(), ["TargetChanged"]);
     let why = |scene: Scene| moved(scene).why().to_owned();
     assert_eq!(why(done.clone().gone()), "Obstructed", "not before it is there");
     assert_ne!(why(stranded()), "TargetChanged", "clients are on the canary");

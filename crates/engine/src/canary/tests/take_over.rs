@@ -28,7 +28,7 @@ fn at_rest_fingerprints_are_replaced_and_nothing_is_rolled_out() {
             "scale 2 · remember phase=Progressing applied=v1-a"
         }),
     ]);
-    assert_eq!(same(foreign(at_rest()), true).tells(), ["Adopted"]);
+    assert_eq!(same(foreign(at_rest()), true).announces(), ["Adopted"]);
 }
 
 #[test]

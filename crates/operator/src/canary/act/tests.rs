@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     canary::{
         observe::testing::Bench,
-        testing::{Kit, in_analysis, knative},
+        testing::{Kit, Reply, in_analysis, knative},
     },
     cluster::ALERT_PROVIDER,
 };
@@ -221,23 +221,56 @@ fn restores_rest_for_two_minutes_at_least() {
         (ManagedWrite::RestoreRoute, 10, 120),
     ];
     for (write, interval, want) in cases {
-        assert_eq!(rest_after(write, second(interval)), second(want), "{write:?}");
+        assert_eq!(retry_delay(write, second(interval)), second(want), "{write:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_alert_is_delivered_without_a_permit_and_once() {
+async fn a_chat_that_hangs_keeps_no_permit_and_delays_nothing_but_the_status_for_a_second() {
     let kit = Kit::in_analysis(&alerts(), &nothing());
     chat(&kit);
+    kit.net.answer("chat", &[Reply::After(Duration::from_secs(4))]);
     let actions =
         vec![alert(Notice::NewRevision), alert(Notice::NewRevision), Action::ScaleTarget(3)];
-    let acted = kit.act(actions).await;
+    let start = kit.cx.clock.monotonic();
+    let (acted, (writes, free)) = tokio::join!(kit.act(actions), async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        (kit.api.writes(), kit.cx.reconcile_permits.available_permits())
+    });
     assert_eq!(acted.error, "");
-    let calls = kit.net.calls();
-    assert_eq!(calls.len(), 1, "once at one position");
-    assert!(!calls[0].has_permit, "a chat must not keep others from writing");
+    assert_eq!(writes, ["PATCH deployments/web"], "pods and traffic do not wait for a chat");
+    assert_eq!(free, kit.cx.options.permits, "a chat must not keep others from writing");
     assert_eq!(kit.api.writes(), ["PATCH deployments/web", STATUS]);
+    let waited = kit.cx.clock.monotonic().saturating_sub(start);
+    assert_eq!(waited, Duration::from_secs(1), "the status waits");
+    assert_eq!(kit.net.calls().len(), 1, "once at one position");
     assert!(kit.api.requests().iter().all(|it| it.has_permit));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_whose_alert_is_being_sent_is_finished_when_the_loop_is_to_stop() {
+    let kit = Kit::in_analysis(&alerts(), &nothing());
+    chat(&kit);
+    kit.net.answer("chat", &[Reply::After(Duration::from_secs(4))]);
+    let (acted, ()) = tokio::join!(kit.act(vec![alert(Notice::Promoted)]), async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        kit.stop.send_replace(true);
+    });
+    assert_eq!(acted.error, "");
+    assert_eq!(kit.api.writes(), [STATUS]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_is_rejected_is_an_error_and_not_decided_upon() {
+    let kit = rolling();
+    let canary = kit.canary();
+    let (observation, mut actor) = (kit.observe(), kit.actor());
+    let refused = Err(WriteError::Refused { what: "it".to_owned(), why: "no".to_owned() });
+    let rejects = |actor: &mut Actor, action: &Action| {
+        actor.note_outcome(&canary, &observation, action, &refused)
+    };
+    assert!(rejects(&mut actor, &Action::Shift(split(40))), "the engine has an answer to that");
+    assert!(!rejects(&mut actor, &Action::Prune), "an orphan that stays");
 }
 
 #[tokio::test(start_paused = true)]
@@ -440,7 +473,7 @@ async fn a_manual_step_is_removed_unless_somebody_changed_it() {
     assert!(acted.error.contains("changed"), "the status names the version: {}", acted.error);
 
     let kit = Kit::in_analysis(&step, &nothing());
-    assert_eq!(kit.act(vec![Action::TakeResumeBack]).await.error, "");
+    assert_eq!(kit.act(vec![Action::ResetResume]).await.error, "");
     assert_eq!(kit.live()["spec"]["manualStep"]["resume"], false);
 }
 

@@ -40,7 +40,12 @@ fn outbox(kit: &Kit) -> Outbox {
 async fn alert(kit: &Kit, outbox: &Outbox, severity: Severity, about: Notice) -> Vec<Fact> {
     let observation = kit.observe();
     let memory = observation.observed.memory.clone();
-    send(&kit.canary(), &observation, outbox, &Alert { severity, about }, &memory).await
+    let mut attempts = Attempts::default();
+    let alert = Alert { severity, about };
+    let mut lost = send(&kit.canary(), &observation, outbox, &alert, &memory, &mut attempts).await;
+    attempts.wait(&*kit.cx.clock).await;
+    lost.extend(outbox.take_lost());
+    lost
 }
 
 async fn promoted(kit: &Kit, outbox: &Outbox) -> Vec<Fact> {

@@ -26,7 +26,7 @@ fn a_service_of_knative_without_a_revision_is_no_answer_and_not_silence() {
     assert!(matches!(created_revision(&model(), Some(&created)), Ok("podinfo-00002")));
     for target in [None, Some(json!({})), Some(service(json!("")))] {
         let found = created_revision(&model(), target.as_ref());
-        let Err(Lack::Answer(why)) = found else { panic!("there is none") };
+        let Err(NoValue::QueryFailed(why)) = found else { panic!("there is none") };
         assert!(why.contains("test/podinfo"), "{why}");
     }
 }

@@ -102,7 +102,7 @@ fn of_pods(env: &Env<'_>, inputs: &Inputs, target: &Value) -> Result<Services, W
         },
         primary_scaler: primary_scaler(env, inputs),
         apex: find(Role::Apex(side)),
-        apex_restored: way_back(inputs, managed.finalize(apex.as_deref())),
+        apex_restored: restore_finding(inputs, managed.finalize(apex.as_deref())),
     })
 }
 
@@ -116,10 +116,10 @@ fn without_target(env: &Env<'_>, inputs: &Inputs) -> Services {
     let names = inputs.canary.spec.service_names();
     let apex = env.service(&names.apex);
     let back = services::give_back(inputs.owner(), &service, names, apex.as_deref());
-    Services { apex_restored: way_back(inputs, back), ..Services::default() }
+    Services { apex_restored: restore_finding(inputs, back), ..Services::default() }
 }
 
-fn way_back(inputs: &Inputs, back: Result<Option<Change>, WorkloadError>) -> Finding {
+fn restore_finding(inputs: &Inputs, back: Result<Option<Change>, WorkloadError>) -> Finding {
     if inputs.is_deleted() { Finding::of_one(back) } else { Finding::default() }
 }
 

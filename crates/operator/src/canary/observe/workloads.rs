@@ -149,7 +149,7 @@ fn deadline(env: &Env<'_>, inputs: &Inputs, unready_since: Option<Since>) -> Dea
     Deadline {
         seconds: i64::from(inputs.canary.spec.progress_deadline_s()),
         from: status.last_transition_time.as_ref().map(|time| time.0),
-        lacking_since: unready_since.and_then(|since| env.clocks.on_the_wall(since)),
+        unready_since: unready_since.and_then(|since| env.clocks.on_the_wall(since)),
         now: env.clocks.wall,
     }
 }

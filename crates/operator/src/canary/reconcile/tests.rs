@@ -41,7 +41,7 @@ fn release(kit: &Kit, generation: u64) {
     web["metadata"]["generation"] = json!(generation);
     web["status"]["observedGeneration"] = json!(generation);
     let web = kit.api.put(DEPLOYMENT, web);
-    kit.cx.cluster.cache.observe(DEPLOYMENT, web);
+    kit.cx.cluster.cache.insert_watched(DEPLOYMENT, web);
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,7 +161,7 @@ async fn a_revision_that_never_stays_ends_the_pass_with_a_pause() {
     };
     let (next, ()) = tokio::join!(kit.pass(&mut reconciler), edit);
     assert_eq!(next, Some(Ok(Next::Backoff)));
-    assert_eq!(kit.net.calls().len(), ROUNDS_MAX / 2, "every other round asks");
+    assert_eq!(kit.net.calls().len(), OBSERVATIONS_MAX / 2, "every other round asks");
 }
 
 #[tokio::test(start_paused = true)]

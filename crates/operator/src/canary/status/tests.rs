@@ -107,7 +107,7 @@ async fn an_edit_of_the_spec_tests_what_was_observed() {
     let spec = json!({ "manualStep": { "resume": true, "weight": 20 } });
     let annotations = json!({ "annotations": { RETRY: "now", "other": "stays" } });
     let cases = [
-        (Action::TakeResumeBack, json!({ "resume": false, "weight": 20 }), true),
+        (Action::ResetResume, json!({ "resume": false, "weight": 20 }), true),
         (Action::ClearRetry, spec["manualStep"].clone(), false),
     ];
     for (action, step, keeps_retry) in cases {
@@ -119,7 +119,7 @@ async fn an_edit_of_the_spec_tests_what_was_observed() {
         assert_eq!(annotations["other"], "stays", "{action:?}");
         assert_eq!(!annotations[RETRY].is_null(), keeps_retry, "{action:?}");
     }
-    for action in [Action::TakeResumeBack, Action::ClearRetry] {
+    for action in [Action::ResetResume, Action::ClearRetry] {
         let kit = kit(&annotations, &spec, &json!({}));
         kit.edit_live(|canary| {
             canary["spec"]["manualStep"]["weight"] = json!(50);

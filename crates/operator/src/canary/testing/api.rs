@@ -236,7 +236,7 @@ impl Api {
         if request.media == "application/json-patch+json" {
             let operations = request.body.as_array().cloned().unwrap_or_default();
             if !operations.iter().all(|operation| operate(&mut object, operation)) {
-                return failure(422, "the test failed");
+                return failure(422, crate::cluster::write::NOT_APPLICABLE);
             }
         } else {
             let wanted = &request.body["metadata"]["resourceVersion"];

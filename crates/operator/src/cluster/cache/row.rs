@@ -73,7 +73,7 @@ impl Row {
     }
 
     /// Whether UID, annotations and status are equal: the fields that are read of a node.
-    pub(super) fn says_the_same(&self, other: &Self) -> bool {
+    pub(super) fn is_equivalent(&self, other: &Self) -> bool {
         let (Self::Object(one), Self::Object(other)) = (self, other) else { return false };
         let mut metadata = ["uid", "annotations"].into_iter();
         metadata.all(|field| one["metadata"][field] == other["metadata"][field])

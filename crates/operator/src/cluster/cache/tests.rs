@@ -28,13 +28,13 @@ fn list_controlled_is_right_after_every_kind_of_change() {
     }
     cache.list_ends(POD);
     assert_eq!(controlled(&cache, "x"), ["a", "c"], "its own, and orphans");
-    cache.observe(POD, pod("c", 2, Some("x")));
+    cache.insert_watched(POD, pod("c", 2, Some("x")));
     assert_eq!(controlled(&cache, "x"), ["a", "c"], "taken in");
     assert_eq!(controlled(&cache, "y"), ["b"]);
     cache.cache_insert(POD, pod("a", 3, Some("y")));
     assert_eq!(controlled(&cache, "y"), ["a", "b"], "handed over");
     cache.tombstone(POD, &Key::new("default", "a"), "uid-a");
-    cache.observe_deleted(POD, &pod("b", 4, Some("y")));
+    cache.remove_watched(POD, &pod("b", 4, Some("y")));
     assert_eq!(controlled(&cache, "y"), Vec::<String>::new());
     cache.list_begins(POD);
     cache.list_ends(POD);
@@ -53,10 +53,10 @@ fn a_heartbeat_of_a_node_is_no_change_and_its_addresses_and_conditions_are() {
         })
     };
     let cache = Cache::default();
-    assert!(cache.observe(NODE, node(1, "1", "10.0.0.1", "True")));
-    assert!(!cache.observe(NODE, node(2, "2", "10.0.0.1", "True")), "a heartbeat");
+    assert!(cache.insert_watched(NODE, node(1, "1", "10.0.0.1", "True")));
+    assert!(!cache.insert_watched(NODE, node(2, "2", "10.0.0.1", "True")), "a heartbeat");
     let known = cache.get(NODE, &Key::new("", "a")).unwrap();
     assert_eq!(known["metadata"]["resourceVersion"], "2", "it is taken all the same");
-    assert!(cache.observe(NODE, node(3, "3", "10.0.0.2", "True")), "another address");
-    assert!(cache.observe(NODE, node(4, "4", "10.0.0.2", "False")), "not ready");
+    assert!(cache.insert_watched(NODE, node(3, "3", "10.0.0.2", "True")), "another address");
+    assert!(cache.insert_watched(NODE, node(4, "4", "10.0.0.2", "False")), "not ready");
 }

@@ -149,9 +149,9 @@ fn all_actions() -> Vec<Action> {
         Action::TerminateHook("run".to_owned()),
         Action::DeleteHook("run".to_owned()),
         Action::SetPaused(true),
-        Action::Lift(Command::Resume),
+        Action::ResumeAndClear(Command::Resume),
         Action::ClearCommand,
-        Action::GoBack { to: name(), from: Revision::new("x") },
+        Action::RestoreTemplate { to: name(), from: Revision::new("x") },
         Action::ResetRetry(HookKind::PreDelete),
         Action::PrunePodsToDelete(vec!["gone".to_owned()]),
         remember("hello"),
@@ -557,7 +557,7 @@ async fn going_back_patches_only_the_differences() {
     let former = with(crate::game::testing::revision_of(&old), "/revision", json!(0));
     kit.has(CONTROLLER_REVISION, former);
     let to = Revision::new(revision_name(&old));
-    let back = Action::GoBack { to, from: Revision::new(revision_name(&new)) };
+    let back = Action::RestoreTemplate { to, from: Revision::new(revision_name(&new)) };
     act(&kit, GAME_DEPLOYMENT, vec![back]).await.unwrap();
     let body = kit.api.calls().pop().unwrap().body;
     let template = &body["spec"]["template"];
@@ -565,7 +565,7 @@ async fn going_back_patches_only_the_differences() {
     assert!(template["spec"].as_object().unwrap().contains_key("hostNetwork"), "it is removed");
     assert_eq!(template["spec"]["containers"][0]["image"], "game:1");
     assert!(template["metadata"].get("labels").is_none(), "they are the same: {template}");
-    let unknown = Action::GoBack { to: Revision::new("gone"), from: Revision::new("x") };
+    let unknown = Action::RestoreTemplate { to: Revision::new("gone"), from: Revision::new("x") };
     let kit = Kit::of(&new);
     act(&kit, GAME_DEPLOYMENT, vec![unknown]).await.unwrap();
     assert!(kit.api.calls().is_empty());

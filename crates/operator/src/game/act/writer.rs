@@ -67,9 +67,9 @@ impl Writer<'_> {
             | Action::TerminateHook(_)
             | Action::DeleteHook(_)
             | Action::SetPaused(_)
-            | Action::Lift(_)
+            | Action::ResumeAndClear(_)
             | Action::ClearCommand
-            | Action::GoBack { .. }
+            | Action::RestoreTemplate { .. }
             | Action::ResetRetry(_)
             | Action::PrunePodsToDelete(_)
             | Action::Remember(_)
@@ -79,7 +79,7 @@ impl Writer<'_> {
         series.observe_pod(labels, work, hook.is_some(), is_ok, took);
     }
 
-    pub(super) async fn carry_out(&mut self, action: &Action) -> Result<(), WriteError> {
+    pub(super) async fn run_action(&mut self, action: &Action) -> Result<(), WriteError> {
         let now = self.observation.observed.now;
         match action {
             Action::Create(pod) => {
@@ -128,9 +128,9 @@ impl Writer<'_> {
                 Ok(())
             }
             Action::SetPaused(_)
-            | Action::Lift(_)
+            | Action::ResumeAndClear(_)
             | Action::ClearCommand
-            | Action::GoBack { .. }
+            | Action::RestoreTemplate { .. }
             | Action::ResetRetry(_)
             | Action::PrunePodsToDelete(_) => self.write_spec(action).await,
         }
@@ -142,9 +142,9 @@ impl Writer<'_> {
         let asked = json!({ "annotations": { names::ASK: Value::Null } });
         let (spec, metadata) = match action {
             Action::SetPaused(value) => (paused(*value), json!({})),
-            Action::Lift(_) => (paused(false), asked),
+            Action::ResumeAndClear(_) => (paused(false), asked),
             Action::ClearCommand => (Value::Null, asked),
-            Action::GoBack { to, .. } => {
+            Action::RestoreTemplate { to, .. } => {
                 let Some(known) = self.observation.revisions.get(to.as_str()) else {
                     return Ok(());
                 };
@@ -337,9 +337,9 @@ impl Writer<'_> {
             }
             Action::Create(_) => return Ok(()),
             Action::SetPaused(_)
-            | Action::Lift(_)
+            | Action::ResumeAndClear(_)
             | Action::ClearCommand
-            | Action::GoBack { .. }
+            | Action::RestoreTemplate { .. }
             | Action::ResetRetry(_)
             | Action::PrunePodsToDelete(_)
             | Action::Remember(_)

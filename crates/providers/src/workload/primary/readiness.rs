@@ -15,8 +15,8 @@ pub struct Deadline {
     /// revision has all the time again.
     pub from: Option<Timestamp>,
     /// Since when it has been seen below its ready threshold, for workloads whose status has no time: see
-    /// [`WorkloadKind::lacking`].
-    pub lacking_since: Option<Timestamp>,
+    /// [`WorkloadKind::unready_reason`].
+    pub unready_since: Option<Timestamp>,
     /// The present.
     pub now: Timestamp,
 }
@@ -49,16 +49,18 @@ impl WorkloadKind {
         let observed = count("observedGeneration");
         if observed < generation && self != Self::Knative {
             let seen = "its controller has not seen the latest change".to_owned();
-            return Readiness::Waiting(unready(self.lacking(workload, threshold).unwrap_or(seen)));
+            return Readiness::Waiting(unready(
+                self.unready_reason(workload, threshold).unwrap_or(seen),
+            ));
         }
         let progressing = condition(workload, "Progressing");
         if progressing.is_some_and(|condition| condition["reason"] == "ProgressDeadlineExceeded") {
             return Readiness::Stuck(unready(own_deadline(workload)));
         }
-        let Some(why) = self.lacking(workload, threshold) else { return Readiness::Ready };
+        let Some(why) = self.unready_reason(workload, threshold) else { return Readiness::Ready };
         let since = match self {
             Self::Deployment => progressing.and_then(|_| unavailable_since(workload)),
-            Self::DaemonSet | Self::Knative => deadline.lacking_since,
+            Self::DaemonSet | Self::Knative => deadline.unready_since,
             Self::Service => None,
         };
         if since.is_some_and(|since| deadline.is_past(since)) {
@@ -75,7 +77,7 @@ impl WorkloadKind {
     }
 
     /// The reason why a workload is not ready, if any.
-    pub fn lacking(self, workload: &Value, threshold: i64) -> Option<String> {
+    pub fn unready_reason(self, workload: &Value, threshold: i64) -> Option<String> {
         let count = |field: &str| workload["status"][field].as_i64().unwrap_or(0);
         let (wanted, updated, pods) = match self {
             Self::Deployment => (self.replicas(workload), count("updatedReplicas"), "replicas"),
@@ -83,7 +85,7 @@ impl WorkloadKind {
                 (count("desiredNumberScheduled"), count("updatedNumberScheduled"), "pods")
             }
             Self::Service => return None,
-            Self::Knative => return lacking_revision(workload),
+            Self::Knative => return revision_unready_reason(workload),
         };
         if updated < wanted {
             return Some(format!("{updated} of {wanted} {pods} are updated"));
@@ -117,7 +119,7 @@ impl WorkloadKind {
 }
 
 /// Knative's reason why a revision cannot serve yet.
-fn lacking_revision(service: &Value) -> Option<String> {
+fn revision_unready_reason(service: &Value) -> Option<String> {
     let status = &service["status"];
     let (created, ready) =
         (&status["latestCreatedRevisionName"], &status["latestReadyRevisionName"]);
@@ -197,7 +199,7 @@ mod tests {
 
     fn deadline(from: Option<&str>) -> Deadline {
         let from = from.map(|from| from.parse().unwrap());
-        Deadline { seconds: 600, from, lacking_since: None, now: NOW.parse().unwrap() }
+        Deadline { seconds: 600, from, unready_since: None, now: NOW.parse().unwrap() }
     }
 
     /// `Ready`, or how it is not and why.
@@ -358,7 +360,7 @@ mod tests {
         let (short, long) = ("2026-01-01T00:55:00Z", "2026-01-01T00:49:59Z");
         let unseen = with(daemon_set(3, 3, 1), "/metadata/generation", json!(4));
         let cases = [
-            ("lacking for too long", daemon_set(3, 3, 1), Some(long), None, true),
+            ("unready for too long", daemon_set(3, 3, 1), Some(long), None, true),
             ("not for so long", daemon_set(3, 3, 1), Some(short), None, false),
             ("nobody knows", daemon_set(3, 3, 1), None, Some(long), false),
             ("given another revision since", daemon_set(3, 3, 1), Some(long), Some(short), false),
@@ -369,7 +371,7 @@ mod tests {
         ];
         for (reason, set, since, from, is_stuck) in cases {
             let since = since.map(|since| since.parse().unwrap());
-            let deadline = Deadline { lacking_since: since, ..deadline(from) };
+            let deadline = Deadline { unready_since: since, ..deadline(from) };
             let verdict = WorkloadKind::DaemonSet.readiness(&set, 100, deadline);
             assert_eq!(matches!(verdict, Readiness::Stuck(_)), is_stuck, "{reason}: {verdict:?}");
         }

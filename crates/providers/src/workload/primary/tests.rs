@@ -470,7 +470,7 @@ proptest! {
         let deadline = Deadline {
             seconds: 1,
             from: None,
-            lacking_since: None,
+            unready_since: None,
             now: jiff::Timestamp::UNIX_EPOCH,
         };
         let _ = WorkloadKind::Deployment.readiness(&target, 100, deadline);

@@ -166,10 +166,10 @@ pub struct Args {
         num_args = 0..=1, require_equals = true, default_value = "false",
         default_missing_value = "true", value_parser = boolean)]
     pub proxy_resolves_names: bool,
-    /// Requests to hooks, metrics and alerts that may be under way at a time.
+    /// Requests to hooks, metrics and alerts in flight. One of more than three seconds is not counted.
     #[arg(long, value_name = "N", default_value_t = 64, help_heading = SAFETY)]
     pub requests_in_flight: u16,
-    /// The same, for each namespace.
+    /// The same, for each namespace; besides, eight times as many long ones.
     #[arg(long, value_name = "N", default_value_t = 8, help_heading = SAFETY)]
     pub requests_in_flight_per_namespace: u16,
 

@@ -51,8 +51,8 @@ pub trait Transport: Send + Sync {
     /// An answer of any status is `Ok`: the caller knows what a 404 means.
     fn send(&self, request: Outgoing) -> BoxFuture<'_, Result<Answer, HttpError>>;
 
-    /// Waits for a permit without a timeout: for requests whose failure counts against a rollout. `None` where
-    /// requests are not limited.
+    /// Waits for a permit, two minutes at most: for requests whose failure counts against a rollout. `None` where
+    /// requests are not limited, and after that time.
     fn permit<'a>(&'a self, _namespace: &'a str) -> BoxFuture<'a, Option<RequestPermit>> {
         Box::pin(ready(None))
     }
@@ -113,7 +113,7 @@ pub struct Answer {
 
 /// As Flagger's hooks.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-/// Enough for any verdict or single number, small enough for 64 requests in flight: 4 MiB in all.
+/// Enough for any verdict or single number, small enough for hundreds of requests in flight.
 const BODY_BYTES_DEFAULT: usize = 64 * 1024;
 
 // === impl Outgoing ===

@@ -11,7 +11,8 @@
 //! Guarantees:
 //! - A pass holds a permit while it observes and writes, and releases it while it waits for others: a
 //!   hook, a metric query, an alert or a retry delays its own object only.
-//! - Waiting for a permit, for an answer or for the next pass ends at once when the loop is to stop.
+//! - Waiting for a permit, for an answer or for the next pass ends at once when the loop is to stop. A decision
+//!   in progress is finished first.
 //! - Losing the lease is no error: the pass ends, and nothing is written.
 //! - After a panic or an error the object is tried again with a backoff from one second to one minute, or when
 //!   an object that it depends on changes.
@@ -139,7 +140,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Waits for work that needs no permit. It is given up when the loop is to stop, and when a wakeup finds
-    /// `is_interrupted` true. Other wakeups are used up: the caller observes the object again after the work.
+    /// `is_interrupted` true. Other wakeups are consumed: the caller observes the object again, so that no change is lost.
     pub(crate) async fn wait_for<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -173,7 +174,7 @@ pub(crate) async fn run<R: Reconciler>(
 ) {
     let wakeup = cx.cluster.cache.wakeup(&follower);
     let mut due = Some(cx.clock.monotonic() + delay);
-    // A list that is complete wakes every loop: the first wait is against all of them starting together.
+    // Wakeups before the first pass do not count: a list that is complete wakes every loop at once.
     let mut is_first = true;
     let mut failures_in_a_row = 0_u32;
     loop {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! watches ─► changed (kind, name) ─► Supervisor ─┬─► start or wake a loop  (crate::reconcile)
-//!                                                └─► stop it, join it, look again
+//!                                                └─► stop it, wait for its end, compare again
 //! ```
 //!
 //! A loop belongs to one identity (UID): an object that was deleted and created again under its name is
@@ -40,7 +40,7 @@ pub(crate) trait Controller: Send {
     /// Starts watches that come first, and resolves when loops may start.
     fn prepare(&self, watches: &mut Watches) -> BoxFuture<'static, ()>;
 
-    /// Loops may start. Starts further watches.
+    /// Called when the caches are complete: starts watches that need them.
     fn begin(&mut self, watches: &mut Watches);
 
     /// The part of an object whose change wakes its loop: not its status, which is our own writing.
@@ -228,7 +228,7 @@ impl Supervisor {
                     self.cx.cluster.cache.notify(&controller.follower(id));
                 }
             }
-            // Its successor, if there is one, starts when this one has ended.
+            // Deleted, or created again with another UID: `ended` starts a loop for the new object.
             (Some(running), _) => {
                 let _ = running.stop.send(true);
             }

@@ -10,7 +10,7 @@ use kube_sandbox::{
 };
 use serde_json::{Value, json};
 use tidegate_loadtester::gates::{
-    Asker, GateError, Gates, Key, Kind, Opening,
+    GateCall, GateError, Gates, Key, Kind, Opening,
     config_map::{ConfigMapStore, StoreError},
 };
 use tokio::task::spawn_blocking;
@@ -61,8 +61,10 @@ async fn open(gates: &Arc<Gates>, opening: Opening) -> Result<(), GateError> {
 }
 
 async fn says_yes(gates: &Arc<Gates>, call: String) -> Result<bool, GateError> {
-    with(gates, move |gates| gates.check(&key(), Asker { checksum: "abc", call: Some(&call) }, 0))
-        .await
+    with(gates, move |gates| {
+        gates.check(&key(), GateCall { checksum: "abc", call: Some(&call) }, 0)
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -45,9 +45,11 @@ pub(super) struct Actor {
     pub(super) rejected: RejectedWrites<ManagedWrite>,
     /// Results of the last checks, until they are written down.
     pub(super) checks: Option<Checks>,
+    /// Alerts that are being delivered, also of a decision that failed after it had sent them.
+    attempts: Attempts,
 }
 
-/// A decision that is being carried out.
+/// The state of a decision while its actions run.
 struct Progress<'a> {
     observation: &'a Observation,
     decision: &'a Decision,
@@ -56,8 +58,6 @@ struct Progress<'a> {
     cookies: Cookies,
     /// The route that the status remembers.
     route: Option<RouteMemory>,
-    /// Alerts that are being delivered.
-    attempts: Attempts,
     is_written: bool,
 }
 
@@ -78,6 +78,7 @@ impl Actor {
             status: StatusWriter::default(),
             rejected: RejectedWrites::default(),
             checks: None,
+            attempts: Attempts::default(),
         }
     }
 
@@ -196,10 +197,7 @@ impl Actor {
                 self.recorder.announce(canary, observation, fact, &progress.memory).await;
                 Ok(())
             }
-            Action::Alert(alert) => {
-                self.alert(canary, alert, progress).await;
-                Ok(())
-            }
+            Action::Alert(alert) => self.alert(canary, alert, progress, pass).await,
             Action::DropManualStep(fact) => {
                 self.drop_manual_step(canary, fact.as_ref(), progress).await;
                 Ok(())
@@ -219,15 +217,29 @@ impl Actor {
     }
 
     /// Starts to send a chat message. The status is written after it, or after a second.
-    async fn alert(&mut self, canary: &CanaryRef, alert: &Alert, progress: &mut Progress<'_>) {
-        let Progress { observation, memory, attempts, .. } = progress;
+    async fn alert(
+        &mut self,
+        canary: &CanaryRef,
+        alert: &Alert,
+        progress: &Progress<'_>,
+        pass: &mut Pass<'_>,
+    ) -> Result<(), WriteError> {
+        let (observation, memory) = (progress.observation, &progress.memory);
         if !self.recorder.dedup.first_alert(memory, &alert.about) {
-            return;
+            return Ok(());
         }
-        let lost = alerts::send(canary, observation, &self.outbox, alert, memory, attempts).await;
+        let send = alerts::send(canary, observation, &self.outbox, alert, memory);
+        let (attempts, lost) = if observation.inputs.canary.spec.analysis.alerts.is_empty() {
+            send.await
+        } else {
+            // The Secrets of its receivers are read from the API server.
+            pass.without_permit(send).await?
+        };
+        self.attempts.extend(attempts);
         for fact in lost {
             self.recorder.announce(canary, observation, &fact, memory).await;
         }
+        Ok(())
     }
 
     /// Writes the changes of a finding, then records its note.
@@ -290,7 +302,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Remembers the present route once the previous one is retired, and before the canary gets weight in it.
+    /// Writes `status.rollout.route` after the previous route has no canary weight and before the present one gets it.
     async fn note_route(
         &mut self,
         canary: &CanaryRef,
@@ -314,7 +326,7 @@ impl Actor {
         progress: &mut Progress<'_>,
         pass: &mut Pass<'_>,
     ) -> Result<(), WriteError> {
-        let attempts = std::mem::take(&mut progress.attempts);
+        let attempts = std::mem::take(&mut self.attempts);
         if !attempts.is_empty() {
             // A chat service must not keep others from writing.
             pass.without_permit(attempts.wait(&*canary.cx.clock)).await?;
@@ -383,7 +395,6 @@ impl<'a> Progress<'a> {
             memory: observation.observed.memory.clone(),
             cookies: inputs.remembered.cookies.clone(),
             route,
-            attempts: Attempts::default(),
             is_written: false,
         }
     }
@@ -392,7 +403,7 @@ impl<'a> Progress<'a> {
 /// How long a rejected write is not tried again.
 fn retry_delay(write: ManagedWrite, interval: Duration) -> Duration {
     match write {
-        // Only the deletion of the canary needs these: longer than any backoff before the next look.
+        // Only a deletion uses these. Longer than any backoff: the next pass must still see the rejection.
         ManagedWrite::RestoreApex | ManagedWrite::RestoreRoute => interval.max(BACKOFF_MAX * 2),
         ManagedWrite::Ensure(_)
         | ManagedWrite::Shift

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The first attempt begins with its action and ends before the status that makes the message true is written, so
-//! that a crash repeats a message instead of losing it. Traffic does not wait for it, and the status waits for a
-//! second at most; then the attempt continues in the background. Messages that wait are kept in memory only.
+//! that a crash repeats a message instead of losing it. Traffic waits for the Secrets of its receivers only, and the
+//! status for a second at most; then the attempt continues in the background. Messages that wait are kept in memory only.
 
 use std::{
     collections::VecDeque,
@@ -111,15 +111,15 @@ const WAITING_MAX: usize = 32;
 #[derive(Default)]
 pub(super) struct Attempts(Vec<oneshot::Receiver<()>>);
 
-/// Starts to send a chat message to all receivers of this canary. Returns messages that were lost, to be recorded.
+/// Starts to send a chat message to all receivers of this canary. Returns the first attempts, and messages that were
+/// lost, to be recorded.
 pub(super) async fn send(
     canary: &CanaryRef,
     observation: &Observation,
     outbox: &Outbox,
     alert: &Alert,
     memory: &Memory,
-    attempts: &mut Attempts,
-) -> Vec<Fact> {
+) -> (Attempts, Vec<Fact>) {
     let severity = match alert.severity {
         Severity::Info => notify::Severity::Info,
         Severity::Warn => notify::Severity::Warn,
@@ -141,9 +141,9 @@ pub(super) async fn send(
         let notice = notice.clone();
         Letter { destination, route, notice, identity: identity.clone() }
     });
-    attempts.0.extend(letters.filter_map(|letter| outbox.send(letter)));
+    let attempts = Attempts(letters.filter_map(|letter| outbox.send(letter)).collect());
     lost.extend(outbox.take_lost());
-    lost
+    (attempts, lost)
 }
 
 // === impl Attempts ===
@@ -151,6 +151,10 @@ pub(super) async fn send(
 impl Attempts {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    pub(super) fn extend(&mut self, more: Self) {
+        self.0.extend(more.0);
     }
 
     /// Waits until all of them have ended, a second at most.
@@ -418,6 +422,8 @@ impl Letter {
         }
         let mut sent = outgoing(request, key).map_err(Undelivered::of)?;
         sent.timeout = TIMEOUT;
+        // Permits of their own: hooks of the namespace that hang delay no message.
+        sent.namespace.push_str("/alerts");
         match route {
             Route::Administrators(proxy) => {
                 sent.trusted = true;

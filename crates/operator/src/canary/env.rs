@@ -1,4 +1,4 @@
-//! The surroundings of one look at a canary, and the finding that a stage returns for a managed object.
+//! The context of one observation of a canary, and the finding that a stage returns for a managed object.
 //!
 //! An [`Env`] gives the stages of [`super::observe`] the cache, settings, clocks and rejected writes, to read
 //! only. A [`Finding`] is one managed object compared with what it should be.
@@ -172,8 +172,8 @@ impl Finding {
         Self::state(State::Blocked(Obstacle(why)))
     }
 
-    /// Blocked while the API server has rejected one of these writes lately.
-    pub(super) fn unless_rejected(mut self, env: &Env<'_>, writes: &[ManagedWrite]) -> Self {
+    /// Blocked if the API server has rejected one of these writes lately.
+    pub(super) fn block_if_rejected(mut self, env: &Env<'_>, writes: &[ManagedWrite]) -> Self {
         let (now, generation) = (env.clocks.steady, env.generation());
         let obstacle = |write| env.rejected.obstacle(write, now, generation);
         if let Some(obstacle) = writes.iter().find_map(obstacle) {

@@ -179,7 +179,7 @@ impl Waiting {
                 // Another operator leads, and calls the hooks of this canary.
                 Some(_) if !self.cx.cluster.leads() => {}
                 Some(call) => {
-                    if let Err(why) = hooks::call(&self.cx, &call).await {
+                    if let Err(why) = hooks::call(&self.cx, &call, None).await {
                         warn!(canary = %self.key, hook = call.name, why, "Event hook failed");
                     }
                 }

@@ -34,17 +34,15 @@ pub(super) struct Call {
     kind: WebhookType,
     outgoing: Outgoing,
     retries: u32,
-    /// When the call is given up, by the steady clock.
-    until: Option<Duration>,
 }
 
 /// Calls the hooks of a kind in order, until one fails. After the end of a rollout all of them are called.
 pub(super) async fn gate(canary: &CanaryRef, observation: &Observation, kind: GateKind) -> Gate {
     let mut gate = Gate::default();
     let calls_all = kind == GateKind::PostRollout;
-    let until = until(canary, observation, webhook_type(kind));
+    let mut until = until(canary, observation, webhook_type(kind));
     for hook in hooks(observation, webhook_type(kind)) {
-        match ask(canary, observation, hook, until).await {
+        match ask(canary, observation, hook, &mut until).await {
             Ok(()) => gate.passed.push(hook.name.clone()),
             Err(why) => {
                 let muted = hook.mute_alert == Some(true);
@@ -61,9 +59,9 @@ pub(super) async fn gate(canary: &CanaryRef, observation: &Observation, kind: Ga
 
 /// The first hook that rolls the rollout back.
 pub(super) async fn rollback(canary: &CanaryRef, observation: &Observation) -> Option<String> {
-    let until = until(canary, observation, WebhookType::Rollback);
+    let mut until = until(canary, observation, WebhookType::Rollback);
     for hook in hooks(observation, WebhookType::Rollback) {
-        match ask(canary, observation, hook, until).await {
+        match ask(canary, observation, hook, &mut until).await {
             Ok(()) => return Some(hook.name.clone()),
             Err(why) => debug!(hook = hook.name, why, "Not called back"),
         }
@@ -73,9 +71,9 @@ pub(super) async fn rollback(canary: &CanaryRef, observation: &Observation) -> O
 
 /// Calls the rollout hooks; the first failure ends it, with the reason.
 pub(super) async fn rollout(canary: &CanaryRef, observation: &Observation) -> Result<(), String> {
-    let until = until(canary, observation, WebhookType::Rollout);
+    let mut until = until(canary, observation, WebhookType::Rollout);
     for hook in hooks(observation, WebhookType::Rollout) {
-        if let Err(why) = ask(canary, observation, hook, until).await {
+        if let Err(why) = ask(canary, observation, hook, &mut until).await {
             return Err(format!("external check {} failed, {why}", hook.name));
         }
     }
@@ -112,7 +110,7 @@ async fn ask(
     canary: &CanaryRef,
     observation: &Observation,
     hook: &Webhook,
-    until: Duration,
+    until: &mut Duration,
 ) -> Result<(), String> {
     let checksum = observation.checksum();
     let subject = Subject {
@@ -128,8 +126,7 @@ async fn ask(
     let mut call =
         Call::of(hook, body, &identity, &canary.key).ok_or("its address cannot be used")?;
     call.outgoing.timeout = timeout.to_std().unwrap_or_default();
-    call.until = Some(until);
-    self::call(&canary.cx, &call).await
+    self::call(&canary.cx, &call, Some(until)).await
 }
 
 // === impl Call ===
@@ -150,7 +147,7 @@ impl Call {
         }
         let retries = u32::try_from(hook.retries.unwrap_or(0).clamp(0, RETRIES_MAX)).ok()?;
         let (name, kind) = (hook.name.clone(), hook.hook_type());
-        Some(Self { name, kind, outgoing, retries, until: None })
+        Some(Self { name, kind, outgoing, retries })
     }
 
     /// A call of the administrator's event hook.
@@ -163,22 +160,27 @@ impl Call {
             kind: WebhookType::Event,
             outgoing,
             retries: 0,
-            until: None,
         })
     }
 }
 
-/// Makes a call, with retries where they may help. Any 2xx passes.
-pub(super) async fn call(cx: &Context, call: &Call) -> Result<(), String> {
+/// Makes a call, with retries where they may help, until a time of the steady clock. The wait for a permit moves that
+/// time: it does not count against the hook. Any 2xx passes.
+pub(super) async fn call(
+    cx: &Context,
+    call: &Call,
+    mut until: Option<&mut Duration>,
+) -> Result<(), String> {
     let kind = call.kind.as_str();
-    let (mut attempt, mut until) = (0, call.until);
+    let mut attempt = 0;
     loop {
         let mut outgoing = call.outgoing.clone();
         let asked = cx.clock.monotonic();
         outgoing.permit = cx.http.permit(&outgoing.namespace).await;
-        // The wait for a permit does not count against the hook.
-        until = until.map(|until| until + cx.clock.monotonic().saturating_sub(asked));
-        outgoing.patience = until.map(|until| until.saturating_sub(cx.clock.monotonic()));
+        if let Some(until) = &mut until {
+            **until += cx.clock.monotonic().saturating_sub(asked);
+            outgoing.patience = Some(until.saturating_sub(cx.clock.monotonic()));
+        }
         if let Some(file) = &cx.options.hook_secret_file {
             // For each attempt: a signature is valid for some minutes only.
             sign_call(&mut outgoing, file, cx.clock.now());
@@ -206,8 +208,9 @@ pub(super) async fn call(cx: &Context, call: &Call) -> Result<(), String> {
                 (error.to_string(), retry::wait(attempt, failure, now))
             }
         };
-        let is_in_time =
-            |wait: &Duration| until.is_none_or(|until| cx.clock.monotonic() + *wait < until);
+        let is_in_time = |wait: &Duration| {
+            until.as_deref().is_none_or(|end| cx.clock.monotonic() + *wait < *end)
+        };
         let wait = wait.filter(|_| attempt < call.retries).filter(is_in_time);
         let Some(wait) = wait else {
             let outcome = match &answer {

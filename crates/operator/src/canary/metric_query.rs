@@ -62,7 +62,8 @@ pub(super) async fn run(
     machine: &QueryMachine,
 ) -> Result<Reading, QueryFailure> {
     let start = canary.cx.clock.monotonic();
-    let mut end = start + machine.patience(canary.cx.options.query_timeout);
+    let planned_end = start + machine.patience(canary.cx.options.query_timeout);
+    let mut end = planned_end;
     let identity = machine.identity();
     let known = identity.map(|of| canary.cx.cloud_tokens.get(&of, canary.cx.clock.now()));
     let mut replies = known.unwrap_or_default();
@@ -111,7 +112,8 @@ pub(super) async fn run(
             canary.cx.cloud_tokens.keep(of, kept, until, canary.cx.clock.now());
         }
     }
-    let took = canary.cx.clock.monotonic().saturating_sub(start);
+    let waited = end.saturating_sub(planned_end);
+    let took = canary.cx.clock.monotonic().saturating_sub(start + waited);
     let label = match outcome {
         Outcome::Value(_) => telemetry::Outcome::Success,
         Outcome::NoData | Outcome::Failure(_) => telemetry::Outcome::Error(outcome.label()),

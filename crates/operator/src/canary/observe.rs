@@ -1,4 +1,4 @@
-//! Observation: a look at the cache, as one value that the engine decides upon.
+//! Observation: the cached objects of one canary, as one value that the engine decides upon.
 //!
 //! ```text
 //! canary ─► remembered ─► usable spec ─► required kinds ─► inputs
@@ -6,9 +6,9 @@
 //!              Observation ◄─ orphans ◄─ routes ◄─ services ◄─ workloads
 //! ```
 //!
-//! Nothing here waits or writes; the one request is for watches of kinds that are missing. Each stage returns a
-//! value that later ones borrow. An object that differs comes with the changes that put it right; those of the
-//! primary are computed while it is written. Untrusted input is refused here.
+//! Nothing here waits or writes. The only side effect: `Env::require` starts watches of kinds that are not watched
+//! yet. Each stage returns a value that later ones borrow. An object that differs comes with the changes that put it
+//! right; those of the primary are computed while it is written. Invalid fields end in `usable_spec`, with a reason.
 
 pub(super) mod orphans;
 pub(super) mod routes;
@@ -28,7 +28,7 @@ use super::{
     usable_spec::usable_spec,
 };
 
-/// The order of looking, nothing else.
+/// Runs the stages in order, and assembles their values.
 pub(super) fn observe(
     env: &Env<'_>,
     memo: &mut Memo,
@@ -48,14 +48,14 @@ pub(super) fn observe(
     Ok(Observation::of(env, inputs, workloads, services, routes, orphans, answers))
 }
 
-/// Fills in the fields that the cluster's definition of another version drops.
+/// Restores status fields that the cluster's CRD, for example Flagger's, drops: from this process' last write.
 fn unpruned(env: &Env<'_>, mut status: CanaryStatus) -> CanaryStatus {
-    let Some(meant) = env.unpruned_status else { return status };
-    if status.observed_generation.is_none() && status.phase == meant.phase {
-        status.observed_generation = meant.observed_generation;
-        status.last_decision.clone_from(&meant.last_decision);
-        status.rollout.clone_from(&meant.rollout);
-        status.manual_pause.clone_from(&meant.manual_pause);
+    let Some(written) = env.unpruned_status else { return status };
+    if status.observed_generation.is_none() && status.phase == written.phase {
+        status.observed_generation = written.observed_generation;
+        status.last_decision.clone_from(&written.last_decision);
+        status.rollout.clone_from(&written.rollout);
+        status.manual_pause.clone_from(&written.manual_pause);
     }
     status
 }

@@ -5,8 +5,10 @@
 //! before the new one is given anything: at most one route has a share, and after a crash the status says
 //! which one that may be.
 //!
+//! From route A to route B:
+//!
 //! ```text
-//! status: front ──> front to the primary ──> status: back ──> back, with the share that was approved last
+//! status names A ─► A: all traffic to the primary ─► status names B ─► B: the weight that was approved last
 //! ```
 //!
 //! A status without a route, as older versions write it, means that the route is the same.
@@ -82,7 +84,7 @@ pub(super) fn observe(env: &Env<'_>, inputs: &Inputs) -> Option<PreviousRoute> {
 impl PreviousRoute {
     /// Blocked while the API server rejects its retirement.
     pub(super) fn finding(&self, env: &Env<'_>) -> Finding {
-        self.finding.clone().unless_rejected(env, &[ManagedWrite::RetirePreviousRoute])
+        self.finding.clone().block_if_rejected(env, &[ManagedWrite::RetirePreviousRoute])
     }
 }
 

@@ -40,7 +40,7 @@ use crate::{
     telemetry,
 };
 
-/// Observations of one pass. Setting up a canary takes about ten; more is an endless loop.
+/// Observations of one pass. Setting up a canary takes about ten; this many are an endless loop.
 const OBSERVATIONS_MAX: usize = 40;
 /// Conflicts of one pass.
 const CONFLICTS_MAX: u32 = 5;
@@ -52,15 +52,17 @@ pub(super) struct CanaryReconciler {
     actor: Actor,
     /// A write was not answered, so the cache may lag behind our own writes.
     cache_may_lag: bool,
-    /// The metrics labels of a pass that got as far as a check or a step.
+    /// The metrics labels of the pass, if it has made a check or a step.
     timed: Option<telemetry::Target>,
 }
 
 /// An answer to a question of the engine.
 enum Answer {
     Gate(GateKind, Gate),
+    /// The rollback hook that passed.
     Rollback(Option<String>),
     Checks(Checks),
+    /// Whether the metrics servers answer.
     Backends(Result<(), String>),
 }
 
@@ -68,8 +70,8 @@ enum Answer {
 #[derive(Default)]
 struct PassState {
     answers: Answers,
-    /// The revision that the answers are about.
-    about: Option<String>,
+    /// The revision for which hooks and metrics were asked: after a change the answers are dropped.
+    answers_revision: Option<String>,
     conflicts: u32,
     rejections: u32,
 }
@@ -121,7 +123,7 @@ impl CanaryReconciler {
         state: &mut PassState,
         pass: &mut Pass<'_>,
     ) -> Option<()> {
-        state.about = Some(observation.checksum());
+        state.answers_revision = Some(observation.checksum());
         let is_deleted = || {
             let raw = self.raw();
             raw.is_none_or(|raw| raw["metadata"]["deletionTimestamp"].is_string())
@@ -204,7 +206,7 @@ impl CanaryReconciler {
         if !matches!(error, WriteError::Refused { .. }) {
             return;
         }
-        // Writes before the rejection are the memory now.
+        // Earlier actions of the decision may have written the status.
         let Some(raw) = self.raw() else { return };
         let Ok(observation) = self.observe(&raw, &Answers::default()) else { return };
         let why = Fact::Obstructed(error.to_string());
@@ -218,8 +220,8 @@ impl CanaryReconciler {
         }
     }
 
-    /// Reads the canary and all it depends on from the API server: after a conflict, or a write without an
-    /// answer, the cache may be stale.
+    /// Reads the canary and the cached objects that it depends on from the API server: after a conflict, or a write
+    /// without an answer, the cache may be stale. Of ConfigMaps and Secrets the cache has a hash only.
     async fn refresh(&mut self) -> Result<(), WriteError> {
         let CanaryRef { cx, key, .. } = &self.canary;
         let Key { namespace, name } = key;
@@ -267,9 +269,10 @@ impl Reconciler for CanaryReconciler {
                     return Ok(Next::OnChange);
                 }
             };
-            if state.about.as_ref().is_some_and(|about| *about != observation.checksum()) {
+            if state.answers_revision.as_ref().is_some_and(|about| *about != observation.checksum())
+            {
                 // Answers about one revision do not count for the next one.
-                (state.answers, state.about) = (Answers::default(), None);
+                (state.answers, state.answers_revision) = (Answers::default(), None);
                 continue;
             }
             self.record_lost_alerts(&observation).await;
@@ -284,7 +287,7 @@ impl Reconciler for CanaryReconciler {
                     if let Some(next) = next {
                         return Ok(next);
                     }
-                    (state.answers, state.about) = (Answers::default(), None);
+                    (state.answers, state.answers_revision) = (Answers::default(), None);
                 }
             }
         }
@@ -320,6 +323,7 @@ fn put_gate(answers: &mut Answers, kind: GateKind, gate: Gate) {
         GateKind::PreRollout => &mut answers.pre_rollout,
         GateKind::ConfirmTrafficIncrease => &mut answers.confirm_traffic_increase,
         GateKind::ConfirmPromotion => &mut answers.confirm_promotion,
+        // Rollback hooks have `Answer::Rollback`.
         GateKind::PostRollout | GateKind::Rollback => &mut answers.post_rollout,
     };
     *place = Some(gate);

@@ -25,7 +25,7 @@ pub(super) struct UnreadySince {
     has_looked: bool,
 }
 
-/// The beginning of something that lasts.
+/// The start of a period below the ready threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Since {
     /// First seen by this process, by its steady clock.
@@ -112,7 +112,7 @@ impl Clocks {
         Since { seen: self.steady, before: before.unwrap_or_default() }
     }
 
-    /// The beginning by a wall clock that was always right.
+    /// The start as a timestamp: the present minus the measured time.
     pub(super) fn on_the_wall(self, since: Since) -> Option<Timestamp> {
         let lasted = self.steady.saturating_sub(since.seen).saturating_add(since.before);
         self.wall.checked_sub(SignedDuration::try_from(lasted).ok()?).ok()

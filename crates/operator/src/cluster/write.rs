@@ -23,8 +23,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 /// object changes its owners.
 const NOT_TO_OWN: &str = "cannot set an ownerRef on a resource you can't delete";
 /// The API server's message when an operation of a JSON patch fails, for example a `test`. It has no more detail.
-pub(crate) const NOT_APPLICABLE: &str =
-    "the server rejected our request due to an error in our request";
+const NOT_APPLICABLE: &str = "the server rejected our request due to an error in our request";
 
 /// Why a write did not happen, or may not have.
 #[derive(Debug, thiserror::Error)]

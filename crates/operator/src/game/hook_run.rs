@@ -49,7 +49,7 @@ const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 /// Annotation of a run: seconds after its end at which it is deleted.
 const TTL: &str = "tidegate.dev/ttl-seconds-after-finished";
 /// How long the API server may take to read or patch an object, discovery of its kind included.
-const PROBE_MAX: Duration = Duration::from_secs(30);
+const PROBE_MAX: Duration = Duration::from_secs(10);
 /// Measurements of one wake-up; a run wakes up for each.
 const ROUNDS_MAX: usize = 8;
 
@@ -167,10 +167,10 @@ impl HookRunReconciler {
         sent.max_bytes = ANSWER_BYTES_MAX;
         sent.verify_tls = verify_tls;
         sent.authorities = authorities;
+        sent.permit = self.cx.http.permit(&self.key.namespace).await;
         if is_web && let Some(file) = &self.cx.options.hook_secret_file {
             sign_call(&mut sent, file, self.cx.clock.now());
         }
-        sent.permit = self.cx.http.permit(&self.key.namespace).await;
         match self.cx.http.send(sent).await {
             Err(error) => Verdict::error(error.to_string()),
             Ok(answer) if answer.truncated => Verdict::error("the answer is too long"),
@@ -205,7 +205,7 @@ impl HookRunReconciler {
         if question.namespace != *self.key.namespace {
             return Verdict::error("argument PodNamespace must be the namespace of the run");
         }
-        // As for any other server: an API server that hangs must not delay other hooks.
+        // As for any other server: API servers that hang are asked by a bounded number of runs.
         let _permit = self.cx.http.permit(&self.key.namespace).await;
         let probe = object_probe::ask(&self.cx.cluster, question);
         let answer = tokio::select! {

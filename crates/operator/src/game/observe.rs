@@ -29,7 +29,7 @@ use crate::cluster::{
     cache::{Key, TableState},
 };
 
-/// A snapshot of the operator, for one look at one workload.
+/// The context of one observation of a workload: the cache and the settings, to read only.
 pub(super) struct Env<'a> {
     pub(super) kind: Kind,
     pub(super) key: &'a Key,

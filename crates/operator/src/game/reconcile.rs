@@ -27,8 +27,8 @@ use crate::{
     telemetry::Replicas,
 };
 
-/// Decisions of one pass. A release takes about three a step; more in one moment is a circle.
-const ROUNDS_MAX: usize = 60;
+/// Decisions of one pass. A step of a release takes about three; this many are an endless loop.
+const DECISIONS_MAX: usize = 60;
 /// Conflicts of one pass.
 const CONFLICTS_MAX: u32 = 8;
 
@@ -38,19 +38,19 @@ pub(super) struct WorkloadReconciler {
     actor: Actor,
     /// Writes that the API server rejected when they were last tried.
     refusals: Vec<Refusal>,
-    /// Names of revisions that turned out to be taken.
+    /// Name collisions of ControllerRevisions, as `status.collisionCount`.
     collisions: u32,
     /// A write was not answered, so the cache may lag behind our own writes.
     cache_may_lag: bool,
-    /// Reasons that the workload cannot be acted upon, as they were recorded.
+    /// Reasons why the workload cannot be reconciled: each is one Event.
     reported: Once,
 }
 
-/// The outcome of one look.
+/// The outcome of one observation and its decision.
 enum After {
-    /// Something was written: look again.
+    /// Something was written: observe again.
     Again,
-    /// A conflict: look again, but not for ever.
+    /// A conflict: observe again, a few times.
     Conflict,
     Rest(Next),
 }
@@ -69,7 +69,7 @@ impl WorkloadReconciler {
         }
     }
 
-    /// One look, one decision.
+    /// One observation, one decision.
     async fn observe_and_act(&mut self) -> Result<After, WriteError> {
         let WorkloadRef { cx, kind, key, uid } = &self.workload;
         let env = Env {
@@ -178,7 +178,7 @@ impl WorkloadReconciler {
 impl Reconciler for WorkloadReconciler {
     async fn reconcile(&mut self, pass: &mut Pass<'_>) -> Result<Next, WriteError> {
         let mut conflicts = 0_u32;
-        for _ in 0..ROUNDS_MAX {
+        for _ in 0..DECISIONS_MAX {
             if pass.is_stopped() || !self.workload.cx.cluster.leads() {
                 return Ok(Next::OnChange);
             }

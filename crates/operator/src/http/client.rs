@@ -23,6 +23,7 @@ use hyper_util::{
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use tidegate_runtime::tls::CertificateError;
+use tracing::warn;
 
 use super::{
     Answer, ClientCertificate, HttpError, Outgoing, Redirects, SafeUrl, Transport,
@@ -90,9 +91,12 @@ struct Hop {
 const REDIRECTS_MAX: usize = 10;
 /// The time after which a request counts as long. A load test or a chart's tests may take minutes: they must not
 /// delay the metrics of other canaries.
-const LONG_AFTER: Duration = Duration::from_secs(10);
+const LONG_AFTER: Duration = Duration::from_secs(3);
 /// How long a request without a permit waits for one. Three times the longest usual timeout.
 pub(crate) const PERMIT_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long a check waits for a permit. Then it fails, so that a version with traffic is not left without checks
+/// while other hooks of its namespace hang.
+const CHECK_PERMIT_WAIT_MAX: Duration = Duration::from_mins(2);
 /// Below the 60 s after which common servers close, so that a kept connection is seldom a dead one.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Of one host; a tick sends a metrics server a handful of queries at a time.
@@ -171,9 +175,10 @@ impl Client {
         let answer = tokio::select! {
             biased;
             answer = &mut answer => answer,
-            () = tokio::time::sleep(LONG_AFTER) => {
-                permit.becomes_long();
-                answer.await
+            () = tokio::time::sleep(LONG_AFTER) => tokio::select! {
+                biased;
+                answer = &mut answer => answer,
+                () = permit.become_long() => answer.await,
             }
         };
         answer.unwrap_or(Err(HttpError::Timeout { host, after }))
@@ -295,7 +300,14 @@ impl Transport for Client {
     }
 
     fn permit<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Option<RequestPermit>> {
-        Box::pin(self.limits.acquire(namespace))
+        Box::pin(async move {
+            let permit = self.limits.acquire(namespace);
+            let permit = tokio::time::timeout(CHECK_PERMIT_WAIT_MAX, permit).await;
+            permit.unwrap_or_else(|_| {
+                warn!(namespace, "Too many requests in flight: a check waited for two minutes");
+                None
+            })
+        })
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A request waits for a permit of its namespace first, so one namespace never has more than its share in the queue
 //! for the shared permits, and those are given in the order of requests. A long request, for example a load test
-//! or a hook that hangs, exchanges both for one of the permits for long requests, if its namespace has one left.
+//! or a hook that hangs, releases its shared permit after three seconds. Its namespace has further permits for long
+//! requests: as soon as one is free, the request exchanges the other one for it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,13 +16,13 @@ pub(super) struct Limits {
     namespaces: Namespaces,
 }
 
-type Namespaces = Arc<Mutex<BTreeMap<String, Lane>>>;
+type Namespaces = Arc<Mutex<BTreeMap<String, NamespaceLimit>>>;
 
-/// The permits of one namespace. Kept while it has users.
-struct Lane {
+/// The permits of one namespace. Kept while it has requests.
+struct NamespaceLimit {
     permits: Arc<Semaphore>,
     long: Arc<Semaphore>,
-    users: usize,
+    requests: usize,
 }
 
 /// The right to one request. Clones share it; it is released when the last clone is dropped.
@@ -32,16 +33,16 @@ struct Held {
     total: Option<OwnedSemaphorePermit>,
     of_namespace: OwnedSemaphorePermit,
     long: Arc<Semaphore>,
-    _user: User,
+    _request: PendingRequest,
 }
 
 /// A request that has or waits for a permit of its namespace.
-struct User {
+struct PendingRequest {
     namespaces: Namespaces,
     namespace: String,
 }
 
-/// Long requests of a namespace, as a multiple of its permits.
+/// Permits for long requests, for each permit of a namespace.
 const LONG_PER_PERMIT: usize = 8;
 
 // === impl Limits ===
@@ -57,49 +58,52 @@ impl Limits {
 
     /// Waits for a permit. `None` cannot happen while `self` lives: the semaphores are never closed.
     pub(super) async fn acquire(&self, namespace: &str) -> Option<RequestPermit> {
-        let (user, permits, long) = self.join_lane(namespace);
+        let (request, permits, long) = self.register(namespace);
         let of_namespace = permits.acquire_owned().await.ok()?;
         let total = Some(Arc::clone(&self.total).acquire_owned().await.ok()?);
-        let held = Held { total, of_namespace, long, _user: user };
+        let held = Held { total, of_namespace, long, _request: request };
         Some(RequestPermit(Arc::new(Mutex::new(held))))
     }
 
-    fn join_lane(&self, namespace: &str) -> (User, Arc<Semaphore>, Arc<Semaphore>) {
+    fn register(&self, namespace: &str) -> (PendingRequest, Arc<Semaphore>, Arc<Semaphore>) {
         let max = self.per_namespace_max;
-        let mut lanes = self.namespaces.lock();
-        let lane = lanes.entry(namespace.to_owned()).or_insert_with(|| Lane {
+        let mut namespaces = self.namespaces.lock();
+        let limit = namespaces.entry(namespace.to_owned()).or_insert_with(|| NamespaceLimit {
             permits: Arc::new(Semaphore::new(max)),
             long: Arc::new(Semaphore::new(max * LONG_PER_PERMIT)),
-            users: 0,
+            requests: 0,
         });
-        lane.users += 1;
+        limit.requests += 1;
         let namespaces = Arc::clone(&self.namespaces);
-        let user = User { namespaces, namespace: namespace.to_owned() };
-        (user, Arc::clone(&lane.permits), Arc::clone(&lane.long))
+        let request = PendingRequest { namespaces, namespace: namespace.to_owned() };
+        (request, Arc::clone(&limit.permits), Arc::clone(&limit.long))
     }
 }
 
 // === impl RequestPermit ===
 
 impl RequestPermit {
-    /// Releases the shared permit of a long request, and that of its namespace unless the namespace has too many long
-    /// requests.
-    pub(super) fn becomes_long(&self) {
-        let mut held = self.0.lock();
-        held.total = None;
-        if let Ok(long) = Arc::clone(&held.long).try_acquire_owned() {
-            held.of_namespace = long;
+    /// Releases the shared permit, waits for one of the permits for long requests, and then releases the other one of
+    /// the namespace.
+    pub(super) async fn become_long(&self) {
+        let long = {
+            let mut held = self.0.lock();
+            held.total = None;
+            Arc::clone(&held.long)
+        };
+        if let Ok(long) = long.acquire_owned().await {
+            self.0.lock().of_namespace = long;
         }
     }
 }
 
-impl Drop for User {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
-        let mut lanes = self.namespaces.lock();
-        if let Some(lane) = lanes.get_mut(&self.namespace) {
-            lane.users -= 1;
-            if lane.users == 0 {
-                lanes.remove(&self.namespace);
+        let mut namespaces = self.namespaces.lock();
+        if let Some(limit) = namespaces.get_mut(&self.namespace) {
+            limit.requests -= 1;
+            if limit.requests == 0 {
+                namespaces.remove(&self.namespace);
             }
         }
     }
@@ -132,15 +136,17 @@ mod tests {
         for _ in 0..LONG_PER_PERMIT {
             let permit = limits.acquire("slow").now_or_never().flatten().unwrap();
             assert!(limits.acquire("quick").now_or_never().is_none());
-            permit.becomes_long();
+            permit.become_long().await;
             long.push(permit);
             assert!(limits.acquire("quick").now_or_never().is_some());
         }
         let last = limits.acquire("slow").now_or_never().flatten().unwrap();
-        last.becomes_long();
-        assert!(limits.acquire("slow").now_or_never().is_none(), "long requests are bounded too");
+        let mut change = Box::pin(last.become_long());
+        assert!(change.as_mut().now_or_never().is_none(), "long requests are bounded too");
+        assert!(limits.acquire("slow").now_or_never().is_none());
         assert!(limits.acquire("quick").now_or_never().is_some(), "for their own namespace only");
-        drop(last);
+        long.pop();
+        assert!(change.as_mut().now_or_never().is_some(), "one of them has ended");
         assert!(limits.acquire("slow").now_or_never().is_some());
     }
 

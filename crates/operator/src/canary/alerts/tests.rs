@@ -40,9 +40,8 @@ fn outbox(kit: &Kit) -> Outbox {
 async fn alert(kit: &Kit, outbox: &Outbox, severity: Severity, about: Notice) -> Vec<Fact> {
     let observation = kit.observe();
     let memory = observation.observed.memory.clone();
-    let mut attempts = Attempts::default();
     let alert = Alert { severity, about };
-    let mut lost = send(&kit.canary(), &observation, outbox, &alert, &memory, &mut attempts).await;
+    let (attempts, mut lost) = send(&kit.canary(), &observation, outbox, &alert, &memory).await;
     attempts.wait(&*kit.cx.clock).await;
     lost.extend(outbox.take_lost());
     lost

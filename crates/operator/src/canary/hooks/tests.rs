@@ -159,6 +159,18 @@ async fn retries_wait_longer_each_time_and_not_beyond_the_interval() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_wait_for_a_permit_counts_against_no_hook_of_the_kind() {
+    let seconds = Duration::from_secs;
+    let timeout = json!({ "timeout": "4s" });
+    let kit = kit(&[hook("one", "rollout", &timeout), hook("two", "rollout", &timeout)]);
+    kit.net.answer("one", &[Reply::Late(seconds(3), 200)]);
+    kit.net.delay_permits(&[seconds(25), seconds(60)]);
+    rollout(&kit.canary(), &kit.observe()).await.unwrap();
+    let patience: Vec<_> = kit.net.calls().iter().map(|it| it.sent.patience).collect();
+    assert_eq!(patience, [Some(seconds(10)), Some(seconds(7))], "an interval in all");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_identity_is_that_of_the_call_and_not_of_the_attempt() {
     let two = [
         hook("one", "rollout", &json!({ "retries": 2, "timeout": "5m" })),

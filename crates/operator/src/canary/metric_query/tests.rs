@@ -113,6 +113,18 @@ async fn an_instant_query_has_a_number_or_a_reason() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_wait_for_a_permit_counts_against_no_query() {
+    let kit = kit();
+    kit.net.answer("query", &[Answer::value("2.5")]);
+    kit.net.delay_permits(&[Duration::from_secs(90)]);
+    let found = run(&kit.canary(), &prometheus(&kit)).await;
+    assert_eq!(value(&found), Ok(2.5));
+    assert_eq!(kit.net.calls()[0].sent.patience, Some(kit.cx.options.query_timeout));
+    let none = "tidegate_metric_query_duration_seconds_sum{provider=\"prometheus\"} 0";
+    assert!(kit.has_metric(none), "{}", "the series shows how long the server takes");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cut_answer_is_no_number_however_it_begins() {
     let kit = kit();
     let Answer::Status(_, body) = Answer::value("1") else { panic!("a body") };

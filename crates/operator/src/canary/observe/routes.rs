@@ -1,4 +1,5 @@
-//! Third stage: where traffic goes, the present route, and the previous one.
+//! Third stage: reads the weights, compares the route with the spec, and finds a previous route that still gives
+//! the canary traffic. It depends on the target and the primary only.
 
 use tidegate_engine::{ManagedObject, Obstacle, Split, State, Traffic, inherited_share};
 
@@ -42,8 +43,8 @@ pub(in crate::canary) fn observe(env: &Env<'_>, inputs: &Inputs, workloads: &Wor
     Routes {
         split: present.split,
         inherited,
-        route: present.route.unless_rejected(env, &is_route),
-        restored: restored.unless_rejected(env, &[ManagedWrite::RestoreRoute]),
+        route: present.route.block_if_rejected(env, &is_route),
+        restored: restored.block_if_rejected(env, &[ManagedWrite::RestoreRoute]),
         previous,
         unlisted: present.unlisted,
     }
@@ -65,7 +66,7 @@ fn present(env: &Env<'_>, inputs: &Inputs, inherited: Split) -> Present {
     }
     let cx = inputs.route_cx(inherited);
     let read = match inputs.mesh.read(&cx, &inputs.live) {
-        // Not in effect yet: that matters for the next step, and for nothing before it.
+        // The gateway has not accepted the route yet: only the next step waits for that.
         Err(error) if error.is_waiting() && !needs_effect(inputs) => {
             inputs.mesh.read(&cx, &inputs.live.without_status())
         }

@@ -1,4 +1,4 @@
-//! Second stage: the Services of canary, primary and apex, and the primary's scaler.
+//! Second stage: compares the Services of canary, primary and apex, and the primary's scaler, with the spec.
 
 use serde_json::Value;
 use tidegate_engine::{Fact, ManagedObject, Side, Split, State, apex_side};
@@ -26,7 +26,7 @@ use crate::{
 pub(in crate::canary) struct Services {
     pub(in crate::canary) canary: Finding,
     pub(in crate::canary) primary: Finding,
-    /// The primary's Service selects the pods of another workload: to write it moves its clients.
+    /// The primary's Service selects the pods of another workload: an update would redirect live traffic.
     pub(in crate::canary) primary_moves: bool,
     pub(in crate::canary) primary_scaler: Finding,
     pub(in crate::canary) apex: Finding,
@@ -48,15 +48,15 @@ pub(in crate::canary) fn observe(env: &Env<'_>, inputs: &Inputs) -> Services {
         canary: Finding::blocked(error.to_string()),
         ..Services::default()
     });
-    found.unless_rejected(env)
+    found.block_if_rejected(env)
 }
 
 // === impl Services ===
 
 impl Services {
-    fn unless_rejected(self, env: &Env<'_>) -> Self {
+    fn block_if_rejected(self, env: &Env<'_>) -> Self {
         let ensure = |finding: Finding, object| {
-            finding.unless_rejected(env, &[ManagedWrite::Ensure(object)])
+            finding.block_if_rejected(env, &[ManagedWrite::Ensure(object)])
         };
         Self {
             canary: ensure(self.canary, ManagedObject::CanaryService),
@@ -64,7 +64,7 @@ impl Services {
             primary_moves: self.primary_moves,
             primary_scaler: ensure(self.primary_scaler, ManagedObject::PrimaryScaler),
             apex: ensure(self.apex, ManagedObject::ApexService),
-            apex_restored: self.apex_restored.unless_rejected(env, &[ManagedWrite::RestoreApex]),
+            apex_restored: self.apex_restored.block_if_rejected(env, &[ManagedWrite::RestoreApex]),
         }
     }
 }
@@ -150,8 +150,8 @@ fn prepared(env: &Env<'_>, inputs: &Inputs) -> Finding {
     Finding::of(inputs.mesh.prepare(&inputs.route_cx(Split::PRIMARY), &inputs.live))
 }
 
-/// Whether the apex Service of a canary that may switch it selects the canary's pods. Before the primary is
-/// set up that does not count: the Service selects what it did without a canary.
+/// Whether the apex Service of a canary that may switch it selects the canary's pods. Ignored
+/// before the primary is set up: the Service still has the user's selector.
 fn apex_is_switched(env: &Env<'_>, inputs: &Inputs) -> bool {
     let spec = &inputs.canary.spec;
     let capabilities = inputs.mesh.capabilities(spec);

@@ -1,4 +1,4 @@
-//! First stage: target and primary, as the engine sees them.
+//! First stage: the target with its revision and readiness, and the primary compared with its snapshot.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -64,13 +64,13 @@ pub(in crate::canary) fn observe(env: &Env<'_>, inputs: &Inputs, memo: &mut Memo
         target,
         tracked,
         primary,
-        primary_object: Finding::state(state).unless_rejected(env, &is_primary),
+        primary_object: Finding::state(state).block_if_rejected(env, &is_primary),
         previous_target: previous.map(|was| format!("the {} `{}`", was.kind.as_str(), was.name)),
     }
 }
 
-/// The change that makes a primary's copy of a Service the canary's own again, if Flagger left it without
-/// an owner.
+/// The change that adds the missing owner reference to a primary that is a Service and that Flagger created without
+/// one.
 pub(super) fn left_by_flagger(inputs: &Inputs) -> Option<Change> {
     let (target, primary) = (inputs.target.as_ref()?, inputs.primary.as_ref()?);
     let can_be = inputs.remembered.is_set_up() && inputs.workload == WorkloadKind::Service;

@@ -236,7 +236,11 @@ impl Api {
         if request.media == "application/json-patch+json" {
             let operations = request.body.as_array().cloned().unwrap_or_default();
             if !operations.iter().all(|operation| operate(&mut object, operation)) {
-                return failure(422, crate::cluster::write::NOT_APPLICABLE);
+                // As the API server says it, in these words.
+                return failure(
+                    422,
+                    "the server rejected our request due to an error in our request",
+                );
             }
         } else {
             let wanted = &request.body["metadata"]["resourceVersion"];

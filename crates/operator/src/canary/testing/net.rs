@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::api::is_permit_taken;
 use crate::{
     context::Context,
-    http::{Answer, HttpError, Outgoing, Transport},
+    http::{Answer, HttpError, Outgoing, RequestPermit, Transport},
 };
 
 /// A network on which every call succeeds, unless a table says otherwise.
@@ -24,6 +24,7 @@ use crate::{
 pub(in crate::canary) struct Net {
     calls: Mutex<Vec<Called>>,
     rules: Mutex<Vec<(String, VecDeque<Reply>)>>,
+    permit_waits: Mutex<VecDeque<Duration>>,
     context: OnceLock<Weak<Context>>,
 }
 
@@ -57,6 +58,11 @@ impl Net {
     pub(in crate::canary) fn answer(&self, part: &str, replies: &[Reply]) {
         let replies = replies.iter().cloned().collect();
         self.rules.lock().insert(0, (part.to_owned(), replies));
+    }
+
+    /// How long the next permits take.
+    pub(in crate::canary) fn delay_permits(&self, waits: &[Duration]) {
+        self.permit_waits.lock().extend(waits);
     }
 
     pub(in crate::canary) fn calls(&self) -> Vec<Called> {
@@ -116,6 +122,14 @@ impl Transport for Net {
                 }
             }
             Ok(answer)
+        })
+    }
+
+    fn permit<'a>(&'a self, _namespace: &'a str) -> BoxFuture<'a, Option<RequestPermit>> {
+        let wait = self.permit_waits.lock().pop_front().unwrap_or_default();
+        Box::pin(async move {
+            tokio::time::sleep(wait).await;
+            None
         })
     }
 }

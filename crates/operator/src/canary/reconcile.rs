@@ -221,7 +221,7 @@ impl CanaryReconciler {
     }
 
     /// Reads the canary and the cached objects that it depends on from the API server: after a conflict, or a write
-    /// without an answer, the cache may be stale. Of ConfigMaps and Secrets the cache has a hash only.
+    /// without an answer, the cache may be stale. Of `ConfigMaps` and Secrets the cache has a hash only.
     async fn refresh(&mut self) -> Result<(), WriteError> {
         let CanaryRef { cx, key, .. } = &self.canary;
         let Key { namespace, name } = key;

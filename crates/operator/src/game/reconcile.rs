@@ -38,7 +38,7 @@ pub(super) struct WorkloadReconciler {
     actor: Actor,
     /// Writes that the API server rejected when they were last tried.
     refusals: Vec<Refusal>,
-    /// Name collisions of ControllerRevisions, as `status.collisionCount`.
+    /// Name collisions of `ControllerRevisions`, as `status.collisionCount`.
     collisions: u32,
     /// A write was not answered, so the cache may lag behind our own writes.
     cache_may_lag: bool,

@@ -197,7 +197,8 @@ impl Actor {
                 self.recorder.announce(canary, observation, fact, &progress.memory).await;
                 Ok(())
             }
-            Action::Alert(alert) => self.alert(canary, alert, progress, pass).await,
+            // On the heap: the future of an idle loop stays small.
+            Action::Alert(alert) => Box::pin(self.alert(canary, alert, progress, pass)).await,
             Action::DropManualStep(fact) => {
                 self.drop_manual_step(canary, fact.as_ref(), progress).await;
                 Ok(())

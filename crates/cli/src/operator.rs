@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use tidegate_operator::args;
-use tidegate_runtime::signals::Signals;
+use tidegate_runtime::{log, signals::Signals};
 
 use crate::error::hinted;
 
@@ -18,7 +18,7 @@ pub(crate) fn run(args: args::Args) -> anyhow::Result<()> {
             "give a file with --kubeconfig, or run it in a pod; `tidegate sandbox` has one built in",
         ),
         tidegate_operator::RunError::Unreachable(_) => hinted(
-            format!("{:#}", anyhow::Error::from(error)),
+            log::chain(&error),
             "check the kubeconfig and that the cluster is up: kubectl --kubeconfig FILE version",
         ),
         error => error.into(),

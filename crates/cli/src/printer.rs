@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use tidegate_runtime::log;
+
 use crate::error::Hinted;
 
 /// Knows whether stderr is a terminal, and whether it may have colour.
@@ -78,8 +80,7 @@ impl Printer {
 
     /// The whole chain of causes once, and the hint if there is one.
     pub(crate) fn error(&self, error: &anyhow::Error) {
-        let chain: Vec<String> = error.chain().map(ToString::to_string).collect();
-        self.line(&format!("error: {}", chain.join(": ")));
+        self.line(&format!("error: {}", log::chain(error.as_ref())));
         if let Some(hinted) = error.downcast_ref::<Hinted>() {
             self.line(&format!("hint: {}", hinted.hint));
         }

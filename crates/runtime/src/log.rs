@@ -101,10 +101,12 @@ pub fn level(text: &str) -> Level {
     }
 }
 
-/// An error with its whole chain of causes, each once.
+/// An error with its whole chain of causes, each once: many errors have the text of their cause in their own.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    let causes = std::iter::successors(error.source(), |error| error.source());
+    causes.map(ToString::to_string).fold(error.to_string(), |text, cause| {
+        if text.ends_with(&cause) { text } else { format!("{text}: {cause}") }
+    })
 }
 
 /// Events of this workspace at the level asked for; those of libraries only when something is wrong.

@@ -68,6 +68,7 @@ fn definitions() -> Vec<Value> {
     objects.retain(|crd| crd["spec"]["group"] == "flagger.app");
     let install = Install {
         namespace: "tidegate".to_owned(),
+        create_namespace: true,
         image: "tidegate".to_owned(),
         arguments: Vec::new(),
     };

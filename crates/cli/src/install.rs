@@ -15,8 +15,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "IMAGE")]
     image: String,
     /// Where the operator lives. Canaries may be anywhere.
-    #[arg(long, short, value_name = "NAME", default_value = NAMESPACE)]
+    #[arg(long, short, value_name = "NAME", default_value = NAMESPACE, value_parser = namespace_name)]
     namespace: String,
+    /// Print the Namespace too. That of the default name is always printed; any other one must exist.
+    #[arg(long)]
+    create_namespace: bool,
     /// Sign calls of hooks with the key `secret` of this Secret in the operator's namespace.
     #[arg(long, value_name = "NAME")]
     hook_secret: Option<String>,
@@ -43,10 +46,25 @@ Examples:
       --mesh-provider=gatewayapi:v1 --metrics-server=http://prometheus.monitoring:9090 \\
       | kubectl apply --server-side -f -";
 
+/// A name that the API server accepts for a namespace.
+fn namespace_name(text: &str) -> Result<String, String> {
+    let is_end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_valid = text.len() <= 63
+        && text.chars().all(|c| is_end(c) || c == '-')
+        && text.starts_with(is_end)
+        && text.ends_with(is_end);
+    if is_valid {
+        return Ok(text.to_owned());
+    }
+    Err("a namespace is named with up to 63 of a-z, 0-9 and '-', not at either end".to_owned())
+}
+
 pub(crate) fn run(args: Args, printer: &Printer) -> anyhow::Result<()> {
-    let Args { image, namespace, hook_secret, alert_secret, without_crds, flags } = args;
+    let Args { image, namespace, create_namespace, hook_secret, alert_secret, without_crds, flags } =
+        args;
     let mut objects = if without_crds { Vec::new() } else { tidegate_api::crds() };
-    let mut manifests = Install { namespace, image, arguments: flags }.manifests();
+    let install = Install { namespace, create_namespace, image, arguments: flags };
+    let mut manifests = install.manifests();
     if let Some(secret) = hook_secret {
         manifests = with_hook_secret(manifests, &secret);
     }

@@ -109,6 +109,32 @@ fn a_bad_manifest_is_named_and_nothing_stays_behind() {
 }
 
 #[test]
+fn no_error_says_the_same_thing_twice() {
+    let scratch = Scratch::new("twice");
+    fs::write(scratch.0.join("empty"), "").unwrap();
+    let cases: [&[&str]; 8] = [
+        &["operator", "--mesh-provider", "glooo"],
+        &["operator", "--metrics-server", "http//metrics"],
+        &["operator", "--event-webhook", "ftp://chat"],
+        &["operator", "--slack-proxy-url", "socks9://proxy", "--slack-url", "https://chat"],
+        &["operator", "--hook-secret-file", "ghost"],
+        &["operator", "--kubeconfig", "ghost"],
+        &["operator", "--kubeconfig", "empty"],
+        &["sandbox", "--load", "ghost"],
+    ];
+    for args in cases {
+        let output = tidegate(&scratch.0, args).env_remove("KUBECONFIG").output().unwrap();
+        assert!(!output.status.success(), "{args:?}");
+        let talk = text(&output.stderr);
+        let error = talk.lines().find(|line| line.starts_with("error: ")).expect("an error");
+        let clauses: Vec<&str> = error.split(": ").collect();
+        for (place, clause) in clauses.iter().enumerate() {
+            assert!(!clauses[..place].contains(clause), "{args:?}: {error}");
+        }
+    }
+}
+
+#[test]
 fn a_foreign_kubeconfig_is_left_alone() {
     let scratch = Scratch::new("foreign");
     fs::write(scratch.0.join("kc"), "current-context: production\n").unwrap();
@@ -339,6 +365,29 @@ fn the_operator_reports_a_missing_kubeconfig_and_has_help() {
     let help = text(&run(&["operator", "--help"]).stdout);
     for word in ["--mesh-provider", "--enable-leader-election", "Examples:"] {
         assert!(help.contains(word), "{word} is missing from:\n{help}");
+    }
+}
+
+#[test]
+fn install_prints_no_namespace_that_may_exist_and_labels_its_own_only() {
+    let printed = |args: &[&str]| {
+        let plain = ["install", "--image", "tidegate:1", "--without-crds"];
+        let output = run(&[&plain[..], args].concat());
+        assert!(output.status.success(), "{output:?}");
+        let documents = text(&output.stdout);
+        let namespaces = documents.split("---\n").filter(|it| it.contains("kind: Namespace\n"));
+        namespaces.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let own = printed(&[]);
+    assert!(own.len() == 1 && own[0].contains("pod-security"), "{own:?}");
+    assert_eq!(printed(&["-n", "istio-system"]), Vec::<String>::new(), "it may exist");
+    let asked = printed(&["-n", "gates", "--create-namespace"]);
+    assert!(asked.len() == 1 && asked[0].contains("name: gates"), "{asked:?}");
+    assert!(!asked[0].contains("labels"), "it may exist all the same: {asked:?}");
+    for name in ["", "-a", "a-", "A", "a.b", "a/b", "a\nb", &"a".repeat(64)] {
+        let output = run(&["install", "--image", "i", &format!("--namespace={name}")]);
+        assert_eq!(output.status.code(), Some(2), "{name:?}");
+        assert!(text(&output.stderr).contains("up to 63 of"), "{name:?}: {output:?}");
     }
 }
 

@@ -75,10 +75,10 @@ fn commands_and_flags_that_pages_name_exist() {
     assert!(helps.len() >= 4, "only {:?} are named", helps.keys());
 }
 
-/// Flags in prose and tables, of the two commands people try first.
+/// Flags in prose and tables, of the commands people try first.
 #[test]
-fn flags_of_try_and_sandbox_in_prose_exist() {
-    let known = help("try") + &help("sandbox");
+fn flags_of_try_sandbox_and_install_in_prose_exist() {
+    let known = help("try") + &help("sandbox") + &help("install");
     for page in ["README.md", "docs/guide/sandbox.md"] {
         let text =
             fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page));

@@ -36,6 +36,8 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Install {
     pub namespace: String,
+    /// Prints the Namespace also if it is not [`NAMESPACE`].
+    pub create_namespace: bool,
     pub image: String,
     /// Arguments of `tidegate operator`, besides those for electing a leader.
     pub arguments: Vec<String>,
@@ -200,8 +202,7 @@ pub fn with_alert_secret(mut manifests: Vec<Value>, secret: &str) -> Vec<Value> 
 impl Install {
     /// Everything but the custom resource definitions, in an order in which it can be applied.
     pub fn manifests(&self) -> Vec<Value> {
-        vec![
-            self.namespace(),
+        let objects = vec![
             self.object("v1", "ServiceAccount", json!({})),
             self.cluster_role(NAME, rules()),
             self.binding("ClusterRoleBinding", "ClusterRole", NAME),
@@ -212,20 +213,24 @@ impl Install {
             self.deployment(),
             self.disruption_budget(),
             self.service(),
-        ]
+        ];
+        self.namespace().into_iter().chain(objects).collect()
     }
 
-    fn namespace(&self) -> Value {
-        json!({
+    /// The Namespace. Only our own has labels: another one may exist, with pods that they would lock out.
+    fn namespace(&self) -> Option<Value> {
+        let is_own = self.namespace == NAMESPACE;
+        let mut namespace = json!({
             "apiVersion": "v1", "kind": "Namespace",
-            "metadata": {
-                "name": self.namespace,
-                "labels": {
-                    "app.kubernetes.io/name": NAME,
-                    "pod-security.kubernetes.io/enforce": "restricted",
-                },
-            },
-        })
+            "metadata": { "name": self.namespace },
+        });
+        if is_own {
+            namespace["metadata"]["labels"] = json!({
+                "app.kubernetes.io/name": NAME,
+                "pod-security.kubernetes.io/enforce": "restricted",
+            });
+        }
+        (is_own || self.create_namespace).then_some(namespace)
     }
 
     fn cluster_role(&self, name: &str, rules: Vec<Rule>) -> Value {

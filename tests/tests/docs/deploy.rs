@@ -13,8 +13,12 @@ use crate::markdown::repository;
 
 /// Labels of the pods of an installation with the defaults of `tidegate install`.
 fn operator_pods() -> Value {
-    let install =
-        Install { namespace: NAMESPACE.to_owned(), image: "a".to_owned(), arguments: Vec::new() };
+    let install = Install {
+        namespace: NAMESPACE.to_owned(),
+        create_namespace: false,
+        image: "a".to_owned(),
+        arguments: Vec::new(),
+    };
     let manifests = install.manifests();
     let deployment = manifests.iter().find(|it| it["kind"] == "Deployment").unwrap();
     assert_eq!(deployment["metadata"]["namespace"], NAMESPACE);
@@ -40,7 +44,12 @@ fn the_load_tester_lets_the_operator_in_where_install_puts_it() {
 fn new_installations_confine_references_and_the_user_has_the_last_word() {
     let arguments = |own: &[&str]| {
         let arguments = own.iter().map(|it| (*it).to_owned()).collect();
-        let install = Install { namespace: "a".to_owned(), image: "a".to_owned(), arguments };
+        let install = Install {
+            namespace: "a".to_owned(),
+            create_namespace: false,
+            image: "a".to_owned(),
+            arguments,
+        };
         let manifests = install.manifests();
         let deployment = manifests.iter().find(|it| it["kind"] == "Deployment").unwrap();
         let given = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];

@@ -309,6 +309,7 @@ fn no_canary_is_ever_written_as_a_whole() {
 fn the_pod_is_one_that_the_restricted_standard_lets_in() {
     let install = Install {
         namespace: "tidegate-system".to_owned(),
+        create_namespace: false,
         image: "tidegate:1".to_owned(),
         arguments: vec!["--mesh-provider=istio".to_owned()],
     };

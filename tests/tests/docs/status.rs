@@ -22,7 +22,7 @@ const CONDITIONS: &str = "
 
 | Condition | Meaning |
 | --- | --- |
-| `Promoted` | Flagger's condition, for `kubectl wait`. `True`: the primary runs the current revision. `False`: the last rollout failed. `Unknown`: a rollout is under way. Its reason is the phase |
+| `Promoted` | Flagger's condition, for `kubectl wait`. `True`: the primary runs the current revision. `False`: the last rollout failed, or was called off. `Unknown`: a rollout is under way. Its reason is the phase, or `RevisionReverted` |
 | `Ready` | `True`: the canary is healthy and idle |
 | `Reconciling` | `True`: work is in progress. The message names what it waits for: pods, the next interval, an approval, a resume, the end of `suspend` |
 | `Stalled` | `True`: no progress without a change by a person. The message names the problem: an invalid spec, a refused write, a failed rollout |

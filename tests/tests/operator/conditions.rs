@@ -96,6 +96,42 @@ async fn a_failed_canary_says_why_it_failed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rollout_that_was_called_off_is_not_promoted_until_the_next_one() {
+    let analysis = measured(hooked(by_weight(), "confirm-rollout"));
+    let world = initialized(GATEWAY_API, analysis).await;
+    let says = |reason: &str| {
+        let (status, said, _) = condition(&world, "web", "Promoted");
+        assert_eq!((&*status, &*said), ("False", reason));
+        assert_eq!(condition(&world, "web", "Ready").0, "True", "the primary runs the target");
+        let last = &object(&world, CANARIES, "web")["status"]["lastDecision"];
+        assert_eq!(last["reason"], reason);
+    };
+    release(&world, "web:2.0");
+    reach(&world, "Progressing").await;
+    release(&world, "web:1.0");
+    reach(&world, "Succeeded").await;
+    says("RevisionReverted");
+    world.settle().await;
+    edit(&world, json!({ "analysis": { "threshold": 3 } }));
+    world.settle().await;
+    says("RevisionReverted");
+
+    world.network.hook("hooks/confirm-rollout", Reply::no());
+    release(&world, "web:2.0");
+    reach(&world, "Waiting").await;
+    assert_eq!(condition(&world, "web", "Promoted").0, "Unknown");
+    release(&world, "web:1.0");
+    reach(&world, "Succeeded").await;
+    says("RevisionReverted");
+
+    world.network.hook("hooks/confirm-rollout", Reply::yes());
+    release(&world, "web:3.0");
+    reach(&world, "Progressing").await;
+    reach(&world, "Succeeded").await;
+    assert_says(&world, "True", "Ready", "");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_suspended_canary_says_so() {
     let world = at_share(GATEWAY_API, measured(by_weight()), 20).await;
     edit(&world, json!({ "suspend": true }));

@@ -239,7 +239,7 @@ pub struct CanaryCondition {
     pub condition_type: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Why, in a word; of `Promoted` the phase.
+    /// Why, in a word; of `Promoted` the phase, or `RevisionReverted`.
     pub reason: String,
     /// The same for people.
     #[serde(skip_serializing_if = "Option::is_none")]

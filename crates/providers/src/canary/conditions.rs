@@ -4,7 +4,7 @@
 //! keeps its times, so nothing is written when nothing changed.
 
 use serde_json::{Map, Value, json};
-use tidegate_api::canary::CanaryStatus;
+use tidegate_api::canary::{CanaryStatus, status::CanaryCondition};
 use tidegate_engine::{
     Checks, Decision, Fact, Form, Memory, Moment, Names, Pause, Percent, Phase, Tone,
 };
@@ -16,6 +16,8 @@ use crate::traffic::Cookies;
 const CHECKS_MAX: usize = 20;
 /// Longest text in a condition or decision.
 const TEXT_MAX: usize = 1024;
+/// Reason of `Promoted` after a rollout that ended with the revision that was promoted before.
+const REVERTED: &str = "RevisionReverted";
 
 /// The look that a decision was made upon, as far as its conditions show it.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +60,7 @@ pub fn conditions_and_decision(
     };
     // Waiting for the next interval says nothing new: what was said last still holds.
     if is_quiet && live.last_decision.is_some() && !live.conditions.is_empty() {
-        let promoted = promoted(memory, view);
+        let promoted = promoted(memory, decision, live, view);
         fields.insert("conditions".into(), merge_conditions(live, &[promoted], view.now));
         return fields;
     }
@@ -86,7 +88,7 @@ pub fn conditions_and_decision(
         }
         fields.insert("lastDecision".into(), last);
     }
-    let conditions = conditions(memory, decision, &message, view);
+    let conditions = conditions(memory, decision, &message, live, view);
     fields.insert("conditions".into(), merge_conditions(live, &conditions, view.now));
     fields
 }
@@ -102,6 +104,7 @@ fn conditions(
     memory: &Memory,
     decision: &Decision,
     message: &str,
+    live: &CanaryStatus,
     view: &StatusView<'_>,
 ) -> Vec<Condition> {
     let state = state_of(memory, decision);
@@ -110,7 +113,7 @@ fn conditions(
         // Good news from the primary is not why a person is needed.
         message.push_str(" The last revision failed and is not retried: release another.");
     }
-    let mut conditions = vec![promoted(memory, view)];
+    let mut conditions = vec![promoted(memory, decision, live, view)];
     for health in [Health::Ready, Health::Reconciling, Health::Stalled] {
         let kind = health.as_str();
         conditions.push(if health == state {
@@ -190,9 +193,33 @@ fn state_of(memory: &Memory, decision: &Decision) -> Health {
     }
 }
 
+/// Whether the last rollout ended because the target went back to the promoted revision. The condition itself
+/// remembers it until the next rollout.
+fn was_reverted(memory: &Memory, decision: &Decision, live: &CanaryStatus) -> bool {
+    let is_said = |it: &CanaryCondition| it.condition_type == "Promoted" && it.reason == REVERTED;
+    let is_over = matches!(memory.phase, Phase::Initialized | Phase::Succeeded);
+    is_over && (matches!(decision.why, Fact::Reverted(_)) || live.conditions.iter().any(is_said))
+}
+
 /// Flagger's one condition, which `kubectl wait --for=condition=promoted` relies on.
-fn promoted(memory: &Memory, view: &StatusView<'_>) -> Condition {
+fn promoted(
+    memory: &Memory,
+    decision: &Decision,
+    live: &CanaryStatus,
+    view: &StatusView<'_>,
+) -> Condition {
     let kind = view.kind;
+    if was_reverted(memory, decision, live) {
+        let message = format!(
+            "The last revision was not promoted: the {kind} was reverted to the previous one."
+        );
+        return Condition {
+            kind: "Promoted",
+            status: "False",
+            reason: REVERTED.to_owned(),
+            message,
+        };
+    }
     let (status, message) = match memory.phase {
         Phase::New => ("Unknown", format!("The primary of this {kind} does not exist yet.")),
         Phase::Initializing => {
@@ -242,7 +269,7 @@ fn merge_conditions(live: &CanaryStatus, ours: &[Condition], now: Moment) -> Val
     let mut list: Vec<Value> = Vec::new();
     for condition in ours {
         let before = live.conditions.iter().find(|old| old.condition_type == condition.kind);
-        let said = |old: &&tidegate_api::canary::status::CanaryCondition| {
+        let said = |old: &&CanaryCondition| {
             old.status == condition.status
                 && old.reason == condition.reason
                 && old.message.as_deref() == Some(&condition.message)

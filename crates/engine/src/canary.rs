@@ -46,9 +46,6 @@ pub enum Side {
     Canary,
 }
 
-/// The obstacle when there is no target.
-const TARGET_GONE: &str = "the workload that targetRef names does not exist";
-
 /// Decides the next step.
 pub fn decide(seen: &Observed) -> Step {
     match choose(seen) {

@@ -70,8 +70,8 @@ pub enum Form {
 /// Why there is no workload to look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// It does not exist.
-    Gone,
+    /// This one does not exist: kind and name.
+    Gone(String),
     /// It exists and cannot be used, for this reason.
     Unusable(String),
 }
@@ -272,6 +272,18 @@ pub struct Measurement {
     pub max: Option<f64>,
     /// Whether it was accepted.
     pub passed: bool,
+}
+
+// === impl Missing ===
+
+impl Missing {
+    /// The reason, for people.
+    pub fn why(&self) -> String {
+        match self {
+            Self::Gone(workload) => format!("the {workload} that targetRef names does not exist"),
+            Self::Unusable(why) => why.clone(),
+        }
+    }
 }
 
 // === impl Target ===

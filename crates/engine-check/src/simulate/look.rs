@@ -92,7 +92,7 @@ impl World {
 
     fn observed_target(&self, now: i64, deadline: i64) -> Result<Target, Missing> {
         if !self.target.exists {
-            return Err(Missing::Gone);
+            return Err(Missing::Gone("Deployment web".to_owned()));
         }
         let template = self.template_of_target();
         let is_same = self.primary.exists

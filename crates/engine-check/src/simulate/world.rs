@@ -260,7 +260,7 @@ fn blank(plan: Plan) -> Observed {
         plan,
         memory: Memory::default(),
         blockers: Vec::new(),
-        target: Err(Missing::Gone),
+        target: Err(Missing::Gone(String::new())),
         primary: Primary {
             exists: false,
             readiness: Readiness::Waiting(unready),

@@ -89,7 +89,7 @@ fn may_run(seen: &Observed) -> bool {
     match &seen.target {
         Ok(target) => target.replicas > 0,
         Err(Missing::Unusable(_)) => true,
-        Err(Missing::Gone) => false,
+        Err(Missing::Gone(_)) => false,
     }
 }
 

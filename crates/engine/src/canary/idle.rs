@@ -4,13 +4,13 @@
 //! are open and the primary is ready, and resets routes that other writers changed.
 
 use crate::{
-    Action, Again, Decision, Fact, Form, GateKind, Memory, Missing, Notice, Observed, Percent,
-    Phase, Question, Readiness, Severity, Split, State, Step, Target, Traffic,
+    Action, Again, Decision, Fact, Form, GateKind, Memory, Notice, Observed, Percent, Phase,
+    Question, Readiness, Severity, Split, State, Step, Target, Traffic,
 };
 
 use super::{
-    TARGET_GONE, awaiting_pods, configs_changed, equals_promoted, finish, is_changed, later,
-    nothing_to_resume, obstacle, obstructed, primary_takes, route_left,
+    awaiting_pods, configs_changed, equals_promoted, finish, is_changed, later, nothing_to_resume,
+    obstacle, obstructed, primary_takes, route_left,
 };
 
 pub(super) fn decide(seen: &Observed) -> Step {
@@ -33,8 +33,7 @@ fn choose(seen: &Observed) -> Step {
     }
     let target = match &seen.target {
         Ok(target) => target,
-        Err(Missing::Gone) => return obstructed(seen, TARGET_GONE).into(),
-        Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
+        Err(missing) => return obstructed(seen, &missing.why()).into(),
     };
     let is_back = equals_promoted(seen, target) && !configs_changed(memory, target);
     if memory.is_gated() && is_back && !memory.serves_from_canary() {

@@ -7,17 +7,16 @@
 //! and the Service in front of it is moved like the apex.
 
 use crate::{
-    Action, Again, Decision, Fact, ManagedObject, Missing, Notice, Observed, Phase, Question,
-    Readiness, Revision, Severity, Split, State, Step, Target, Traffic,
+    Action, Again, Decision, Fact, ManagedObject, Notice, Observed, Phase, Question, Readiness,
+    Revision, Severity, Split, State, Step, Target, Traffic,
 };
 
-use super::{TARGET_GONE, awaiting_pods, later, obstructed, put};
+use super::{awaiting_pods, later, obstructed, put};
 
 pub(super) fn decide(seen: &Observed) -> Step {
     let target = match &seen.target {
         Ok(target) => target,
-        Err(Missing::Gone) => return obstructed(seen, TARGET_GONE).into(),
-        Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
+        Err(missing) => return obstructed(seen, &missing.why()).into(),
     };
     let first: &[ManagedObject] = if seen.objects.primary_service_moves {
         &[ManagedObject::CanaryService]

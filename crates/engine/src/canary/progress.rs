@@ -9,8 +9,8 @@ use crate::{
 };
 
 use super::{
-    TARGET_GONE, ab, awaiting_pods, blue_green, canary_has_share, equals_promoted, finish,
-    is_changed, later, manual, obstacle, obstructed, primary_takes, weighted,
+    ab, awaiting_pods, blue_green, canary_has_share, equals_promoted, finish, is_changed, later,
+    manual, obstacle, obstructed, primary_takes, weighted,
 };
 
 pub(super) fn decide(seen: &Observed) -> Step {
@@ -174,8 +174,8 @@ fn skip(seen: &Observed, target: &Target) -> Step {
 /// The target is gone in mid-flight: its share is removed at once, the rest waits for the target.
 fn without_target(seen: &Observed, missing: &Missing) -> Step {
     let shared = seen.routes.as_ref().is_ok_and(|split| *split != Split::PRIMARY);
-    let gone = *missing == Missing::Gone;
-    if gone && shared && seen.primary.readiness.is_serving() {
+    let is_gone = matches!(missing, Missing::Gone(_));
+    if is_gone && shared && seen.primary.readiness.is_serving() {
         let mut next = seen.memory.clone();
         next.weight = Percent::ZERO;
         next.pause = None;
@@ -188,11 +188,7 @@ fn without_target(seen: &Observed, missing: &Missing) -> Step {
             .again(Again::Now)
             .into();
     }
-    let why = match missing {
-        Missing::Gone => TARGET_GONE,
-        Missing::Unusable(why) => why,
-    };
-    counts_against_deadline(seen, why, None)
+    counts_against_deadline(seen, &missing.why(), None)
 }
 
 fn blocked(seen: &Observed, target: &Target) -> Step {

@@ -9,8 +9,8 @@ use crate::{
 };
 
 use super::{
-    TARGET_GONE, awaiting_pods, canary_has_share, finish, is_changed, later, nothing_to_resume,
-    obstacle, obstructed, progress,
+    awaiting_pods, canary_has_share, finish, is_changed, later, nothing_to_resume, obstacle,
+    obstructed, progress,
 };
 
 /// Calls the gate before promotion, then begins.
@@ -81,7 +81,7 @@ pub(super) fn finalising(seen: &Observed) -> Step {
 fn give_or_wait(seen: &Observed) -> Step {
     let target = match &seen.target {
         Ok(target) => Some(target),
-        Err(Missing::Gone) => None,
+        Err(Missing::Gone(_)) => None,
         Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
     };
     if !seen.primary.is_updated {
@@ -122,8 +122,9 @@ fn give_or_wait(seen: &Observed) -> Step {
 
 /// The primary does not have the revision yet.
 fn update(seen: &Observed, target: Option<&Target>) -> Step {
-    let Some(target) = target else {
-        return obstructed(seen, TARGET_GONE).into();
+    let target = match (target, &seen.target) {
+        (Some(target), _) | (None, Ok(target)) => target,
+        (None, Err(missing)) => return obstructed(seen, &missing.why()).into(),
     };
     if is_changed(&seen.memory, target) {
         // Another revision came before the copy was made: that one was not analysed.
@@ -204,7 +205,7 @@ fn shift_to_primary(seen: &Observed, split: Split) -> Decision {
 fn finish_or_wait(seen: &Observed) -> Step {
     let target = match &seen.target {
         Ok(target) => Some(target),
-        Err(Missing::Gone) => None,
+        Err(Missing::Gone(_)) => None,
         Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
     };
     match &seen.primary.readiness {

@@ -44,7 +44,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
                 return step;
             }
         }
-        Err(Missing::Gone) => {}
+        Err(Missing::Gone(_)) => {}
         Err(Missing::Unusable(why)) => return wait_or_give_up(seen, why),
     }
     for (state, action) in restorations(seen) {

@@ -208,7 +208,7 @@ impl Scene {
     }
 
     fn gone(self) -> Self {
-        self.with(|seen| seen.target = Err(Missing::Gone))
+        self.with(|seen| seen.target = Err(Missing::Gone("Deployment web".to_owned())))
     }
 
     fn replicas(self, replicas: i64) -> Self {

@@ -196,7 +196,10 @@ fn a_target_of_an_unlisted_kind_is_not_taken_for_gone() {
     let daemon_set = json!({ "targetRef": { "kind": "DaemonSet" } });
     let mut bench = Bench::new("istio").spec(&daemon_set);
     bench.remove(DEPLOYMENT, "web");
-    assert_eq!(bench.observe().observed.target.err(), Some(Missing::Gone));
+    assert_eq!(
+        bench.observe().observed.target.err(),
+        Some(Missing::Gone("DaemonSet web".to_owned()))
+    );
     bench.fail(DAEMON_SET, TableState::Failed("forbidden".to_owned()));
     let missing = bench.observe().observed.target.err();
     assert_eq!(missing, Some(Missing::Unusable("forbidden".to_owned())));

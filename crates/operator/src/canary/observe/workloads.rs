@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
+use tidegate_api::canary::TargetRef;
 use tidegate_engine::{
     Configs, ManagedObject, Missing, Obstacle, Primary, Readiness, Revision, Split, State, Target,
     Unready,
@@ -47,11 +48,7 @@ pub(in crate::canary) fn observe(env: &Env<'_>, inputs: &Inputs, memo: &mut Memo
             Ok((target, tracked)) => (Ok(target), tracked),
             Err(error) => (Err(Missing::Unusable(error.to_string())), Tracked::new()),
         },
-        // A kind that was never listed may have the target.
-        None => match env.state(inputs.workload.kind()).failure() {
-            Some(why) => (Err(Missing::Unusable(why.to_owned())), Tracked::new()),
-            None => (Err(Missing::Gone), Tracked::new()),
-        },
+        None => (Err(missing(env, inputs)), Tracked::new()),
     };
     let usable = target.as_ref().ok();
     let (primary, state) = match &inputs.primary {
@@ -66,6 +63,15 @@ pub(in crate::canary) fn observe(env: &Env<'_>, inputs: &Inputs, memo: &mut Memo
         primary,
         primary_object: Finding::state(state).block_if_rejected(env, &is_primary),
         previous_target: previous.map(|was| format!("the {} `{}`", was.kind.as_str(), was.name)),
+    }
+}
+
+/// Why there is no target: a kind that was never listed may have it.
+fn missing(env: &Env<'_>, inputs: &Inputs) -> Missing {
+    let TargetRef { kind, name, .. } = &inputs.canary.spec.target_ref;
+    match env.state(inputs.workload.kind()).failure() {
+        Some(why) => Missing::Unusable(why.to_owned()),
+        None => Missing::Gone(format!("{} {name}", kind.as_str())),
     }
 }
 

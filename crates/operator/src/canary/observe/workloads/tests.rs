@@ -49,7 +49,7 @@ fn the_target_is_what_the_deployment_asks_for() {
 fn a_missing_target_is_gone_and_an_unusable_one_says_why() {
     let bench = Bench::new("istio");
     bench.remove(DEPLOYMENT, "web");
-    assert_eq!(bench.observe().observed.target, Err(Missing::Gone));
+    assert_eq!(bench.observe().observed.target, Err(Missing::Gone("Deployment web".to_owned())));
     let bench = Bench::new("istio");
     bench.edit(DEPLOYMENT, "web", |web| {
         web["spec"]["template"]["spec"]["volumes"] =

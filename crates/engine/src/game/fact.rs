@@ -265,7 +265,7 @@ impl Fact {
                 format!("The template was reverted to {revision}, and all pods follow at once.")
             }
             Self::StepsChanged => {
-                "The steps changed; the release starts again at the first one.".to_owned()
+                "The steps changed; the release starts again with them.".to_owned()
             }
             Self::StepSet(index) => format!("Set Step Index to {index}"),
             Self::Paused(reason) => match reason {

@@ -9,6 +9,9 @@ use super::{
 /// Arguments that every run for a pod is given. Those with an index depend on the pod.
 const OF_EVERY_POD: [&str; 5] = ["PodName", "PodNamespace", "PodIP", "HostIP", "PodContainer[0]"];
 
+/// A release whose steps are removed has no pauses and hooks any more: it continues at once.
+pub(super) const STEPS_REMOVED: &str = "The steps were removed during a release: it continues without pauses and hooks, with all pods. To stop it, set updateStrategy.paused.";
+
 /// One sentence for each.
 pub(super) fn of(seen: &Observed) -> Vec<Fact> {
     let steps = of_steps(seen).into_iter().map(Fact::StepDoubtful);

@@ -141,6 +141,22 @@ fn a_range_without_room_for_pods_on_top_is_told_when_it_begins() {
 }
 
 #[test]
+fn steps_that_are_removed_during_a_release_let_all_pods_go_with_a_warning() {
+    let mut world = World::running(stepped(vec![keep(3), wait(), keep(0)]));
+    world = world.then(&Event::Push(true));
+    let warnings = |world: &World| {
+        let told = world.told.iter().filter(|fact| matches!(fact, Fact::SpecDoubtful(_)));
+        told.map(Fact::text).collect::<Vec<_>>()
+    };
+    assert_eq!(warnings(&world), Vec::<String>::new());
+    world = world.then(&Event::NoCanary);
+    let said = warnings(&world);
+    assert!(said.len() == 1 && said[0].contains("with all pods"), "{said:?}");
+    assert_eq!(super::count(&world, "r1"), 0, "nothing holds them");
+    world.is_sound();
+}
+
+#[test]
 fn hooks_that_cannot_be_run_are_told_where_a_release_begins() {
     let mut world = World::running(hooked(plain(), HookKind::PreDelete));
     world.truth.plan.hooks.post_in_place.call = Some(call("missing"));

@@ -119,6 +119,8 @@ fn game_deployment() -> Definition {
         Column("UPDATED_READY", "integer", ".status.updatedReadyReplicas", 0),
         Column("READY", "integer", ".status.readyReplicas", 0),
         Column("TOTAL", "integer", ".status.replicas", 0),
+        Column("STEP", "integer", ".status.currentStepIndex", 0),
+        Column("PAUSE", "string", ".status.pauseConditions[*].reason", 0),
         Column("Age", "date", ".metadata.creationTimestamp", 0),
     ];
     crd.make_workload();
@@ -142,6 +144,8 @@ fn game_stateful_set() -> Definition {
         Column("CurrentReplicas", "integer", ".status.currentReplicas", 0),
         Column("UpdatedReplicas", "integer", ".status.updatedReplicas", 0),
         Column("UpdatedReady_Replicas", "integer", ".status.updatedReadyReplicas", 0),
+        Column("Step", "integer", ".status.currentStepIndex", 0),
+        Column("Pause", "string", ".status.pauseConditions[*].reason", 0),
         Column("Age", "date", ".metadata.creationTimestamp", 0),
     ];
     crd.make_workload();

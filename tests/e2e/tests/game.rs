@@ -108,7 +108,8 @@ impl Seat {
             let table = seat.kubectl(&["get", "gamedeployment"]).await?;
             let mut lines = table.lines().map(|it| it.split_whitespace().collect::<Vec<_>>());
             let header = lines.next().unwrap_or_default().join(" ");
-            ensure!(header == "NAME DESIRED UPDATED UPDATED_READY READY TOTAL AGE", "{header}");
+            let wanted = "NAME DESIRED UPDATED UPDATED_READY READY TOTAL STEP PAUSE AGE";
+            ensure!(header == wanted, "{header}");
             let row = lines.next().unwrap_or_default();
             ensure!(row.first() == Some(&GAME), "{table}");
             Ok(row.get(1..6).unwrap_or_default().join(" "))

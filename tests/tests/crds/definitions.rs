@@ -98,11 +98,13 @@ fn printer_columns_are_those_of_the_originals() {
         "Type string .spec.type",
         "DESIRED integer .spec.replicas, UPDATED integer .status.updatedReplicas, \
          UPDATED_READY integer .status.updatedReadyReplicas, READY integer .status.readyReplicas, \
-         TOTAL integer .status.replicas, Age date .metadata.creationTimestamp",
+         TOTAL integer .status.replicas, STEP integer .status.currentStepIndex, \
+         PAUSE string .status.pauseConditions[*].reason, Age date .metadata.creationTimestamp",
         "Replicas integer .spec.replicas, ReadyReplicas integer .status.readyReplicas, \
          CurrentReplicas integer .status.currentReplicas, \
          UpdatedReplicas integer .status.updatedReplicas, \
          UpdatedReady_Replicas integer .status.updatedReadyReplicas, \
+         Step integer .status.currentStepIndex, Pause string .status.pauseConditions[*].reason, \
          Age date .metadata.creationTimestamp",
         "",
         "PHASE string .status.phase, AGE date .metadata.creationTimestamp",

@@ -28,7 +28,7 @@ use tracing::warn;
 use super::{
     Answer, ClientCertificate, HttpError, Outgoing, Redirects, SafeUrl, Transport,
     connect::{ConnectFault, Connector, Resolve, SystemResolver},
-    guard::{Guard, Policy},
+    guard::{Guard, Policy, is_interface},
     limits::{Limits, RequestPermit},
     proxy::{Proxy, ProxyKind},
     tls,
@@ -136,7 +136,7 @@ impl Client {
         Self {
             limits: Limits::new(policy.in_flight_max, policy.in_flight_per_namespace_max),
             environment: policy.environment_proxies.then(Matcher::from_env),
-            guard: Arc::new(Guard { policy, nodes: NodeAddresses::default() }),
+            guard: Arc::new(Guard { policy, nodes: NodeAddresses::default(), is_interface }),
             resolver,
             verified: tls::verified(),
             unverified: tls::unverified(),
@@ -148,7 +148,7 @@ impl Client {
     #[must_use]
     pub fn with_nodes(mut self, nodes: NodeAddresses) -> Self {
         let policy = self.guard.policy.clone();
-        self.guard = Arc::new(Guard { policy, nodes });
+        self.guard = Arc::new(Guard { policy, nodes, is_interface });
         self
     }
 

@@ -1,7 +1,7 @@
 //! The addresses that a Canary may make the operator connect to.
 //!
 //! Services in the cluster live at private addresses; hooks and metrics need them, so those are open. Closed are
-//! the operator's own machine (loopback), its link (where clouds keep the credentials of a node), other
+//! the operator's own machine (loopback and the addresses of its interfaces), its link (where clouds keep the credentials of a node), other
 //! well-known metadata servers, nodes, and addresses that are no single host.
 //! A pod on the network of its node has the node's address: it is closed too, unless
 //! [`Policy::allow`] opens it. Machines that are no nodes of the cluster, such as those of a control plane
@@ -10,7 +10,7 @@
 //! An IPv4 address can hide in an IPv6 one (mapped, translated, tunnelled): it is looked for there.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
     str::FromStr,
 };
 
@@ -36,11 +36,13 @@ pub struct Policy {
     pub in_flight_per_namespace_max: usize,
 }
 
-/// Checks addresses against the policy and against the nodes of that moment.
+/// Checks addresses against the policy, the nodes and the interfaces of that moment.
 #[derive(Debug)]
 pub(super) struct Guard {
     pub(super) policy: Policy,
     pub(super) nodes: NodeAddresses,
+    /// [`is_interface`], but for tests.
+    pub(super) is_interface: fn(IpAddr) -> bool,
 }
 
 /// A range of addresses, `10.0.0.0/8` or `fd00::/8`; a single address is a range of one.
@@ -151,7 +153,7 @@ impl Policy {
 impl Guard {
     /// Why this address is closed; `None` if it is open.
     pub(super) fn refusal(&self, address: IpAddr) -> Option<&'static str> {
-        let Self { policy, nodes } = self;
+        let Self { policy, nodes, is_interface } = self;
         let forms = forms(address);
         let is_in = |networks: &[Network]| {
             networks.iter().any(|network| forms.iter().any(|form| network.contains(*form)))
@@ -165,9 +167,28 @@ impl Guard {
         let refusal = forms.iter().find_map(|form| policy.builtin_refusal(*form));
         refusal.or_else(|| {
             let is_node = forms.iter().any(|form| nodes.contains(*form));
-            is_node.then_some("its address is that of a node; --allow-addresses opens it")
+            let is_own = !policy.allow_loopback && forms.iter().any(|form| is_interface(*form));
+            match (is_node, is_own) {
+                (true, _) => Some("its address is that of a node; --allow-addresses opens it"),
+                (false, true) => Some("its address is the operator's own"),
+                (false, false) => None,
+            }
         })
     }
+}
+
+/// Whether an interface of this machine has the address: the kernel then takes it as the source too. Asked at every
+/// connection, as interfaces come and go. Nothing is sent.
+pub(super) fn is_interface(address: IpAddr) -> bool {
+    let any = match address {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let source = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    source.is_ok_and(|source| source.ip() == address)
 }
 
 /// The address, and the IPv4 addresses that a gateway or the kernel would take it for.
@@ -241,7 +262,8 @@ mod tests {
 
     fn refusal(policy: &Policy, nodes: &NodeAddresses, host: &str) -> Option<&'static str> {
         let address = literal(host).unwrap_or_else(|| panic!("{host} is an address"));
-        Guard { policy: policy.clone(), nodes: nodes.clone() }.refusal(address)
+        let is_interface = |_| false;
+        Guard { policy: policy.clone(), nodes: nodes.clone(), is_interface }.refusal(address)
     }
 
     #[test]

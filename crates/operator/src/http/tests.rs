@@ -1,6 +1,12 @@
 //! The client against servers on real sockets, most of them ill-behaved.
 
-use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    sync::Arc,
+    time::Instant,
+};
 
 use parking_lot::Mutex;
 use serde_json::json;
@@ -48,7 +54,11 @@ impl Resolve for Names {
 
 impl Server {
     async fn start(script: Script) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at([127, 0, 0, 1].into(), script).await
+    }
+
+    async fn start_at(address: IpAddr, script: Script) -> Self {
+        let listener = TcpListener::bind((address, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
         let log = Arc::clone(&asked);
@@ -363,6 +373,27 @@ async fn closed_addresses_are_not_even_connected_to() {
         assert!(!error.is_connection(), "asking again does not help");
     }
     assert_eq!(server.asked().len(), 0);
+}
+
+/// An address of this machine that is not loopback: the source of a packet to a documentation address, which is
+/// not sent. A machine without a network has none.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let routed = socket.connect("203.0.113.1:9").and_then(|()| socket.local_addr());
+    routed.ok().map(|source| source.ip())
+}
+
+#[tokio::test]
+async fn an_address_of_an_interface_is_the_operators_own() {
+    let Some(own) = own_address() else { return };
+    let server = Server::start_at(own, Script::Answer(answer("200 OK", "", "secret"))).await;
+    let error = Client::new(strict()).send(get(server.url("/"))).await.unwrap_err();
+    assert!(error.to_string().contains("the operator's own"), "{error}");
+    assert_eq!(server.asked.lock().len(), 0, "not even connected to");
+    let opened = Policy { allow: vec![own.to_string().parse().unwrap()], ..strict() };
+    for policy in [opened, local()] {
+        assert!(Client::new(policy).send(get(server.url("/"))).await.is_ok());
+    }
 }
 
 #[tokio::test]

@@ -87,7 +87,7 @@ pub struct Outgoing {
     pub redirects: Redirects,
     /// The address is the administrator's own, from a flag: it is not checked.
     pub trusted: bool,
-    /// The namespace of the caller; each has a bounded number of requests in flight.
+    /// The namespace of the caller, of alerts with `/alerts` behind it; each has a bounded number of requests in flight.
     pub namespace: String,
 }
 

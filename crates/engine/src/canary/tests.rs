@@ -2,7 +2,7 @@
 //!
 //! A [`Scene`] starts from one honest default, an idle canary whose target and primary are ready, and changes
 //! one thing a call. [`Scene::does`] says in a line what is decided: `shift 30 · remember weight=30`, with
-//! only those fields of the memory that change. Announcements are checked apart, with [`Scene::tells`].
+//! only those fields of the memory that change. Announcements are checked apart, with [`Scene::announces`].
 
 mod cookies;
 mod deletion;

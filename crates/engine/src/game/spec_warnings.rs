@@ -10,7 +10,7 @@ use super::{
 const OF_EVERY_POD: [&str; 5] = ["PodName", "PodNamespace", "PodIP", "HostIP", "PodContainer[0]"];
 
 /// A release whose steps are removed has no pauses and hooks any more: it continues at once.
-pub(super) const STEPS_REMOVED: &str = "The steps were removed during a release: it continues without pauses and hooks, with all pods. To stop it, set updateStrategy.paused.";
+pub(super) const STEPS_REMOVED: &str = "The steps were removed during a release: all pods beyond updateStrategy.partition are updated, without pauses and hooks. Set updateStrategy.paused to stop it.";
 
 /// One sentence for each.
 pub(super) fn of(seen: &Observed) -> Vec<Fact> {

@@ -284,7 +284,7 @@ fn reset(derived: &Derived<'_>, progress: &mut Progress) {
     if !is_back {
         progress.facts.extend(spec_warnings::of(derived.seen));
     }
-    if !is_changed && all == 0 && derived.differs() {
+    if !is_changed && memory.step.is_some() && all == 0 && derived.differs() {
         progress.facts.push(Fact::SpecDoubtful(spec_warnings::STEPS_REMOVED.to_owned()));
     }
     if all > 0 && (is_back || next.step != memory.step) {

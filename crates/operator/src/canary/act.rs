@@ -1,8 +1,8 @@
 //! Acting: the actions of a decision, in order, until one fails.
 //!
 //! Each action can be carried out twice. A write names the version it is based on; if the object has changed
-//! since, nothing is written and the canary is observed again. A permit is held for writes, and released once:
-//! before the status is written, while alerts are delivered.
+//! since, nothing is written and the canary is observed again. A permit is held for writes. It is released while
+//! Secrets of alerts are read, and before the status is written, while alerts are delivered.
 
 mod primary;
 

@@ -8,7 +8,8 @@
 //!
 //! The first attempt begins with its action and ends before the status that makes the message true is written, so
 //! that a crash repeats a message instead of losing it. Traffic waits for the Secrets of its receivers only, and the
-//! status for a second at most; then the attempt continues in the background. Messages that wait are kept in memory only.
+//! status for a second at most; then the attempt continues in the background. Messages that wait are kept in memory
+//! only.
 
 use std::{
     collections::VecDeque,

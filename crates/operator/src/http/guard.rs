@@ -1,8 +1,8 @@
 //! The addresses that a Canary may make the operator connect to.
 //!
 //! Services in the cluster live at private addresses; hooks and metrics need them, so those are open. Closed are
-//! the operator's own machine (loopback and the addresses of its interfaces), its link (where clouds keep the credentials of a node), other
-//! well-known metadata servers, nodes, and addresses that are no single host.
+//! the operator's own machine (loopback and the addresses of its interfaces), its link (where clouds keep the
+//! credentials of a node), other well-known metadata servers, nodes, and addresses that are no single host.
 //! A pod on the network of its node has the node's address: it is closed too, unless
 //! [`Policy::allow`] opens it. Machines that are no nodes of the cluster, such as those of a control plane
 //! that a provider runs, are closed with [`Policy::deny`].
@@ -170,7 +170,9 @@ impl Guard {
             let is_own = !policy.allow_loopback && forms.iter().any(|form| is_interface(*form));
             match (is_node, is_own) {
                 (true, _) => Some("its address is that of a node; --allow-addresses opens it"),
-                (false, true) => Some("its address is the operator's own"),
+                (false, true) => {
+                    Some("its address is the operator's own; --allow-addresses opens it")
+                }
                 (false, false) => None,
             }
         })

@@ -375,6 +375,35 @@ async fn closed_addresses_are_not_even_connected_to() {
     assert_eq!(server.asked().len(), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_check_waits_for_a_permit_for_two_minutes_at_most() {
+    let client = Client::new(Policy { in_flight_per_namespace_max: 1, ..local() });
+    let _held = client.permit("test").await.expect("it is free");
+    let start = tokio::time::Instant::now();
+    assert!(client.permit("test").await.is_none());
+    assert_eq!(start.elapsed(), Duration::from_mins(2));
+    assert!(client.permit("other").await.is_some());
+}
+
+#[tokio::test]
+async fn a_request_that_hangs_gives_up_its_permits_after_three_seconds() {
+    let hanging = Server::start(Script::Hang("")).await;
+    let healthy = Server::answering("200 OK", "", "1").await;
+    let policy = Policy { in_flight_max: 1, in_flight_per_namespace_max: 1, ..local() };
+    let client = Arc::new(Client::new(policy));
+    let (hangs, url) = (Arc::clone(&client), hanging.url("/"));
+    let timeout = Duration::from_secs(20);
+    let hangs = tokio::spawn(async move { hangs.send(Outgoing { timeout, ..get(url) }).await });
+    while hanging.asked.lock().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let patience = Some(Duration::from_secs(8));
+    let answer = client.send(Outgoing { patience, ..get(healthy.url("/")) }).await;
+    assert_eq!(answer.unwrap().status, StatusCode::OK);
+    assert!(!hangs.is_finished());
+    hangs.abort();
+}
+
 /// An address of this machine that is not loopback: the source of a packet to a documentation address, which is
 /// not sent. A machine without a network has none.
 fn own_address() -> Option<IpAddr> {

@@ -151,9 +151,15 @@ fn steps_that_are_removed_during_a_release_let_all_pods_go_with_a_warning() {
     assert_eq!(warnings(&world), Vec::<String>::new());
     world = world.then(&Event::NoCanary);
     let said = warnings(&world);
-    assert!(said.len() == 1 && said[0].contains("with all pods"), "{said:?}");
+    assert!(said.len() == 1 && said[0].contains("all pods"), "{said:?}");
     assert_eq!(super::count(&world, "r1"), 0, "nothing holds them");
     world.is_sound();
+
+    let mut world = World::running(stepped(Vec::new()));
+    world.happen(&Event::Push(true));
+    world.pass();
+    world = world.then(&Event::NoCanary);
+    assert_eq!(warnings(&world), Vec::<String>::new(), "there were none to remove");
 }
 
 #[test]

@@ -38,6 +38,8 @@ struct State {
     /// For addresses that are not set up.
     otherwise: Option<Reply>,
     calls: Vec<Call>,
+    /// Requests in flight other than calls of hooks.
+    in_flight: usize,
     /// Calls that are not yet placed in a history.
     news: Vec<Call>,
     gauge: Option<Gauge>,
@@ -174,6 +176,11 @@ impl Network {
         self.state().calls.clear();
     }
 
+    /// Whether a chat or a metrics server has not answered yet: the status is written after it.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.state().in_flight > 0
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -219,6 +226,24 @@ impl Network {
     }
 }
 
+/// A request in flight that is no call of a hook; it counts until it is dropped.
+struct InFlight<'a>(&'a Network, usize);
+
+impl<'a> InFlight<'a> {
+    fn of(network: &'a Network, body: &[u8]) -> Self {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let counts = usize::from(body["checksum"].is_null());
+        network.state().in_flight += counts;
+        Self(network, counts)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.state().in_flight -= self.1;
+    }
+}
+
 impl Transport for Network {
     fn send(&self, request: Outgoing) -> BoxFuture<'_, Result<Answer, HttpError>> {
         let host = request.url.host().to_owned();
@@ -232,7 +257,9 @@ impl Transport for Network {
         };
         let reply = self.reply_by(way, &host, request.url.uri(), headers, &request.body);
         let clock = self.state().clock.clone();
+        let flight = InFlight::of(self, &request.body);
         Box::pin(async move {
+            let _flight = flight;
             let Some(mut reply) = reply else { return std::future::pending().await };
             while let Reply::Held(hold, inner) = reply {
                 hold.released().await;

@@ -281,7 +281,9 @@ impl World {
             config_tracking: self.options.config_tracking,
         };
         let mut observer = self.observer.borrow_mut();
-        observer.look(&self.sandbox, &self.network, &habits);
+        let leads = self.is_running() && self.leads.load(Ordering::Relaxed);
+        let is_at_work = leads && !self.network.is_busy();
+        observer.look(&self.sandbox, &self.network, &habits, is_at_work);
         if self.collects_violations {
             return;
         }

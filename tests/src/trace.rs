@@ -111,8 +111,15 @@ struct Change<'a> {
 // === impl Observer ===
 
 impl Observer {
-    /// Reads new events and checks them.
-    pub fn look(&mut self, sandbox: &Sandbox, network: &Network, habits: &Habits) {
+    /// Reads new events and checks them. Conditions are judged only while an operator is at work: no other
+    /// process corrects them.
+    pub fn look(
+        &mut self,
+        sandbox: &Sandbox,
+        network: &Network,
+        habits: &Habits,
+        is_at_work: bool,
+    ) {
         let at = sandbox.server().clock.now();
         let mut calls = network.take_news().into_iter().peekable();
         for (table, event) in self.news(sandbox) {
@@ -129,7 +136,7 @@ impl Observer {
             self.tell_all(at, &TraceEvent::WriteFailed);
         }
         for watched in self.canaries.values_mut() {
-            watched.rest(at, &self.objects);
+            watched.rest(at, &self.objects, is_at_work);
         }
         self.gather();
     }

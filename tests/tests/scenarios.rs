@@ -50,6 +50,7 @@ scenarios! {
         bad_release,
         deletion,
         good_release,
+        new_revision_while_finalising,
         suspended,
         trouble,
     ],

@@ -95,6 +95,8 @@ pub enum TraceEvent {
     WriteFailed,
     /// It is done with this look and waits, for this reason.
     Waits(&'static str),
+    /// Its conditions say this, and it has seen everything.
+    Says(Claims),
 
     // === Its writes ===
     /// Weights, as written.
@@ -156,6 +158,15 @@ pub struct Pods {
     pub stuck: bool,
 }
 
+/// What the conditions of a canary promise to those who wait for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// `Ready` is true.
+    pub ready: bool,
+    /// `Promoted` is true.
+    pub promoted: bool,
+}
+
 /// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -183,6 +194,8 @@ pub struct Checker {
     pace: IntervalTimer,
     /// The template that was rolled back last, until the target changes.
     failed: Option<Template>,
+    /// The last rollout ended because the target went back to the promoted revision.
+    is_reverted: bool,
     effects: effects::Effects,
 }
 
@@ -235,6 +248,7 @@ impl Checker {
             looked: Look::default(),
             pace: IntervalTimer::default(),
             failed: None,
+            is_reverted: false,
             effects: effects::Effects::default(),
         }
     }
@@ -259,6 +273,7 @@ impl Checker {
             TraceEvent::ApexSelects(side) => self.judge_apex(*side),
             TraceEvent::Templated(template, replicas) => self.judge_template(template, *replicas),
             TraceEvent::Remembered(next) => self.judge_memory(next),
+            TraceEvent::Says(claims) => self.judge_claims(*claims),
             TraceEvent::Planned(_)
             | TraceEvent::TargetIs(_)
             | TraceEvent::PrimaryIs(_)
@@ -326,6 +341,7 @@ impl Checker {
             | TraceEvent::Asked(..)
             | TraceEvent::WriteFailed
             | TraceEvent::Waits(_)
+            | TraceEvent::Says(_)
             | TraceEvent::Scaled(..)
             | TraceEvent::Templated(..)
             | TraceEvent::ApexSelects(_)
@@ -378,6 +394,7 @@ impl Checker {
             TraceEvent::StatusLost => {
                 self.memory = Memory::default();
                 self.failed = None;
+                self.is_reverted = false;
             }
             TraceEvent::Refused(_)
             | TraceEvent::Deleted
@@ -390,6 +407,7 @@ impl Checker {
             | TraceEvent::Checked(_)
             | TraceEvent::WriteFailed
             | TraceEvent::Waits(_)
+            | TraceEvent::Says(_)
             | TraceEvent::Routed { .. }
             | TraceEvent::Remembered(_)
             | TraceEvent::ScalerPaused(_)

@@ -432,12 +432,23 @@ fn canary_has_share(seen: &Observed) -> bool {
     }
 }
 
+/// Whether the target holds a revision or configuration that was neither started, judged nor promoted.
+///
+/// Between rollouts, the primary then does not run the target's revision.
+pub fn is_new(memory: &Memory, target: &Target) -> bool {
+    if configs_changed(memory, target) || memory.applied.is_none() {
+        return true;
+    }
+    let absorbed =
+        matches!(memory.phase, Phase::Initialized | Phase::Succeeded) && target.same_as_primary;
+    is_changed(memory, target) && !equals_promoted(memory, target) && !absorbed
+}
+
 /// Whether the target equals the revision of the primary.
 ///
 /// Compares fingerprints; if that of the primary is of another controller, or after a failure, when the
 /// primary may not run it, compares with the template that the primary runs.
-fn equals_promoted(seen: &Observed, target: &Target) -> bool {
-    let memory = &seen.memory;
+fn equals_promoted(memory: &Memory, target: &Target) -> bool {
     let is_doubtful = memory.replaces_broken_primary
         || memory.serves_from_canary()
         || memory.phase == Phase::Failed;

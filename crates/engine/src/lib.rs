@@ -34,7 +34,7 @@ mod revision;
 mod time;
 
 pub use self::{
-    canary::{Side, apex_side, decide, inherited_share},
+    canary::{Side, apex_side, decide, inherited_share, is_new},
     decision::{
         Action, Again, Alert, Cookie, CookieChange, Decision, Notice, Outcome, Question, Severity,
         Step,

@@ -132,14 +132,15 @@ impl fmt::Display for Phase {
 impl Memory {
     /// The memory in another phase, keeping the counters that phase keeps.
     ///
-    /// Weight and iterations live on only where the rollout goes on from them. While the canary replaces a
-    /// broken primary, the weight also says where clients are, until the primary takes them.
+    /// Weight and iterations live on only where the rollout goes on from them.
     #[must_use]
     pub(crate) fn in_phase(&self, phase: Phase, now: Moment) -> Self {
         let mut next = self.clone();
-        if !matches!(phase, Phase::Progressing | Phase::Waiting | Phase::Promoting) {
-            let is_rescue = self.replaces_broken_primary && phase == Phase::WaitingPromotion;
-            next.weight = if is_rescue { self.weight } else { Percent::ZERO };
+        let keeps = matches!(phase, Phase::Progressing | Phase::Waiting | Phase::Promoting);
+        if !keeps && phase != Phase::WaitingPromotion {
+            next.weight = Percent::ZERO;
+        }
+        if !keeps {
             next.iterations = 0;
         }
         if phase != Phase::Waiting {

@@ -21,7 +21,7 @@ use tidegate_engine::{Memory, Plan};
 use crate::traffic::Mesh;
 
 pub use self::{
-    conditions::{StatusView, conditions_and_decision},
+    conditions::{StatusView, conditions_and_decision, conditions_of_new_revision},
     memory::{
         Remembered, StatusExtras, api_phase, cookies, fields, memory, moment, rerouted, timestamp,
     },

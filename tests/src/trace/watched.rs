@@ -14,7 +14,7 @@ use kube_sandbox::{
 use serde_json::Value;
 use tidegate_api::canary::{Canary, CanaryPhase};
 use tidegate_engine::{Configs, Fact, Note, Percent, Phase, Readiness, Revision, Side, Split};
-use tidegate_engine_check::check::{Checker, Entry, Pods, Template, TraceEvent, Workload};
+use tidegate_engine_check::check::{Checker, Claims, Entry, Pods, Template, TraceEvent, Workload};
 use tidegate_providers::{
     canary::understand,
     traffic::Mesh,
@@ -196,7 +196,7 @@ impl Watched {
     }
 
     /// No task can run at this moment: the operator has seen all changes.
-    pub(super) fn rest(&mut self, at: Timestamp, objects: &Objects) {
+    pub(super) fn rest(&mut self, at: Timestamp, objects: &Objects, is_at_work: bool) {
         if self.stands_back {
             return;
         }
@@ -205,6 +205,10 @@ impl Watched {
             self.see(at, TraceEvent::Looked);
             if !self.says_what_it_waits_for() {
                 self.see(at, TraceEvent::Waits(""));
+            }
+            if is_at_work {
+                let claims = self.claims();
+                self.see(at, TraceEvent::Says(claims));
             }
             self.is_quiet = true;
         }
@@ -225,6 +229,17 @@ impl Watched {
         let holds: Vec<_> = holds.collect();
         let says = |message: Option<&str>| message.is_some_and(|text| !text.is_empty());
         matches!(&*holds, [one] if !one.reason.is_empty() && says(one.message.as_deref()))
+    }
+
+    /// What the conditions promise, of the canary's present generation.
+    fn claims(&self) -> Claims {
+        let status = self.canary.status.clone().unwrap_or_default();
+        let is_ours = status.last_decision.is_some();
+        let holds = |kind: &str| {
+            let mut all = status.conditions.iter();
+            is_ours && all.any(|it| it.condition_type == kind && it.status == "True")
+        };
+        Claims { ready: holds("Ready"), promoted: holds("Promoted") }
     }
 
     pub(super) fn on_canary(&mut self, change: &Change<'_>, at: Timestamp, objects: &Objects) {

@@ -22,8 +22,8 @@ const CONDITIONS: &str = "
 
 | Condition | Meaning |
 | --- | --- |
-| `Promoted` | Flagger's condition, for `kubectl wait`. `True`: the primary runs the current revision. `False`: the last rollout failed, or was called off. `Unknown`: a rollout is under way. Its reason is the phase, or `RevisionReverted` |
-| `Ready` | `True`: the canary is healthy and idle |
+| `Promoted` | Flagger's condition, for `kubectl wait`. `True`: the primary runs the current revision. `False`: the last rollout failed, or was called off. `Unknown`: a rollout is under way, or a new revision waits for its start. Its reason is the phase, or `RevisionReverted` |
+| `Ready` | `True`: the canary is healthy and idle, and the primary runs the target's revision |
 | `Reconciling` | `True`: work is in progress. The message names what it waits for: pods, the next interval, an approval, a resume, the end of `suspend` |
 | `Stalled` | `True`: no progress without a change by a person. The message names the problem: an invalid spec, a refused write, a failed rollout |
 
@@ -67,9 +67,10 @@ fn about(phase: CanaryPhase) -> (&'static str, &'static str) {
         CanaryPhase::Progressing => {
             ("A revision is analysed, and gets more traffic with each passed check", "divided")
         }
-        CanaryPhase::WaitingPromotion => {
-            ("All checks passed; a confirm-promotion hook has not passed", "unchanged")
-        }
+        CanaryPhase::WaitingPromotion => (
+            "All checks passed; a confirm-promotion hook has not passed, or blue/green has just moved traffic",
+            "unchanged; blue/green: the canary, once approved",
+        ),
         CanaryPhase::Promoting => (
             "The new revision is copied to the primary",
             "the canary's traffic returns to the primary once that is ready",

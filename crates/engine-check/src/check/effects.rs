@@ -70,6 +70,7 @@ impl Checker {
             | TraceEvent::Restarted
             | TraceEvent::Leads(_)
             | TraceEvent::Looked
+            | TraceEvent::Says(_)
             | TraceEvent::Checked(_)
             | TraceEvent::WriteFailed
             | TraceEvent::Routed { .. }
@@ -238,6 +239,7 @@ impl Checker {
             | TraceEvent::Asked(..)
             | TraceEvent::Checked(_)
             | TraceEvent::Waits(_)
+            | TraceEvent::Says(_)
             | TraceEvent::Routed { .. }
             | TraceEvent::Scaled(..)
             | TraceEvent::Templated(..)
@@ -355,6 +357,7 @@ fn name(event: &TraceEvent) -> &'static str {
         | TraceEvent::Checked(_)
         | TraceEvent::WriteFailed
         | TraceEvent::Waits(_)
+        | TraceEvent::Says(_)
         | TraceEvent::Placed
         | TraceEvent::Settled => "an object was written",
     }

@@ -2,7 +2,7 @@
 
 use tidegate_engine::{Memory, Moment, Percent, Phase, Strategy, Traffic};
 
-use super::{Checker, Template, Verdict, Workload};
+use super::{Checker, Claims, Template, Verdict, Workload};
 
 impl Checker {
     pub(super) fn judge_template(&self, template: &Template, replicas: Option<i64>) -> Verdict {
@@ -38,6 +38,26 @@ impl Checker {
         self.judge_knowledge(next)?;
         self.judge_promotion(next)?;
         self.judge_end(next)
+    }
+
+    /// `Ready` and `Promoted` hold only while the primary runs what the target asks for, and `Promoted` only
+    /// if the last rollout was not called off.
+    pub(super) fn judge_claims(&self, claims: Claims) -> Verdict {
+        if claims.promoted && self.is_reverted {
+            return Err((8, "the last rollout was reverted, and Promoted is true".to_owned()));
+        }
+        let claimed = if claims.promoted { "Promoted" } else { "Ready" };
+        let (Some(target), Some(primary)) = (&self.target, &self.primary) else { return Ok(()) };
+        let is_promoted = self.memory.promoted.as_ref() == Some(&target.revision)
+            && (target.configs.is_none() || target.configs == self.memory.configs);
+        if !(claims.ready || claims.promoted) || is_promoted || target == primary {
+            return Ok(());
+        }
+        let (target, primary) = (&target.revision, &primary.revision);
+        Err((
+            8,
+            format!("{claimed} is true; the target asks for {target}, the primary runs {primary}"),
+        ))
     }
 
     /// A rollout begins: from zero, and not with a revision that was rolled back.
@@ -140,6 +160,14 @@ impl Checker {
         }
         if next.phase == Phase::Failed && self.memory.phase != Phase::Failed {
             self.failed = Template::applied(next);
+        }
+        let was_unpromoted = matches!(
+            self.memory.phase,
+            Phase::Waiting | Phase::Progressing | Phase::WaitingPromotion
+        );
+        if next.phase != self.memory.phase {
+            let is_over = matches!(next.phase, Phase::Initialized | Phase::Succeeded);
+            self.is_reverted = is_over && was_unpromoted;
         }
         if next.phase == Phase::Promoting && self.memory.phase != Phase::Promoting {
             self.pace.last_step = Some(at);

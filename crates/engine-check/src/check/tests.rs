@@ -297,6 +297,34 @@ fn nothing_is_seen_before_it_is_started() {
     holds("started", &plan(), pushed(), &[remembered(Phase::Progressing, "v1-b", 0)]);
 }
 
+// Invariant 8.
+#[test]
+fn conditions_promise_only_what_the_primary_runs() {
+    let says = |ready, promoted| [TraceEvent::Says(Claims { ready, promoted })];
+    let pushed = || {
+        let mut trace = set_up();
+        trace.extend([target_is("v1-b"), TraceEvent::Looked]);
+        trace
+    };
+    holds("the primary runs it", &plan(), set_up(), &says(true, true));
+    breaks(8, "Promoted of the last revision", &plan(), pushed(), &says(false, true));
+    breaks(8, "Ready with the last revision", &plan(), pushed(), &says(true, false));
+    holds("neither", &plan(), pushed(), &says(false, false));
+    let reverted = || {
+        let mut trace = started();
+        let mut over = memory(Phase::Succeeded, "v1-a", 0);
+        over.promoted = Some(Revision::new("v1-a"));
+        trace.extend([
+            target_is("v1-a"),
+            TraceEvent::Looked,
+            TraceEvent::Remembered(Box::new(over)),
+        ]);
+        trace
+    };
+    breaks(8, "Promoted after a revert", &plan(), reverted(), &says(true, true));
+    holds("Ready after a revert", &plan(), reverted(), &says(true, false));
+}
+
 // Invariant 9.
 #[test]
 fn another_revision_starts_from_nothing() {

@@ -2,14 +2,16 @@
 //!
 //! Called by `progress` when an interval is due. With mirroring, copies of requests go to the canary before.
 
-use crate::{Action, Decision, Fact, Memory, Observed, Percent, Phase, Split, Step, Traffic};
+use crate::{
+    Action, Decision, Fact, Memory, Observed, Percent, Phase, Split, Step, Strategy, Traffic,
+};
 
 use super::{later, progress, promote};
 
 pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
     let of = seen.plan.iterations;
     let is_waiting = base.phase == Phase::WaitingPromotion;
-    if base.iterations > of && !is_waiting {
+    if is_switched(seen) {
         // The gate was called before traffic moved; it is not called again.
         return promote::begin(seen, split, &base).into();
     }
@@ -47,7 +49,12 @@ pub(super) fn drifted(seen: &Observed, split: Split) -> Option<Step> {
 pub(super) fn has_gate(seen: &Observed) -> bool {
     let Observed { plan, memory, .. } = seen;
     let is_goal = memory.iterations == plan.iterations || memory.phase == Phase::WaitingPromotion;
-    plan.hooks.confirm_promotion && is_goal
+    plan.hooks.confirm_promotion && is_goal && !is_switched(seen)
+}
+
+/// Whether live traffic was moved to the canary: the gate before promotion was open then.
+pub(super) fn is_switched(seen: &Observed) -> bool {
+    seen.plan.strategy == Strategy::BlueGreen && seen.memory.iterations > seen.plan.iterations
 }
 
 fn iterate(seen: &Observed, split: Split, mut base: Memory) -> Decision {
@@ -70,7 +77,6 @@ fn iterate(seen: &Observed, split: Split, mut base: Memory) -> Decision {
 
 /// All live traffic to the canary, which passed every check.
 fn switch(seen: &Observed, split: Split, mut base: Memory) -> Decision {
-    base.phase = Phase::Progressing;
     base.iterations = seen.plan.iterations.saturating_add(1);
     let base = base.stamped(&seen.memory, seen.now);
     let was_mirrored = split.mirrored;

@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::{
-    awaiting_pods, configs_changed, equals_promoted, finish, is_changed, later, nothing_to_resume,
+    awaiting_pods, configs_changed, equals_promoted, finish, is_new, later, nothing_to_resume,
     obstacle, obstructed, primary_takes, route_left,
 };
 
@@ -35,7 +35,7 @@ fn choose(seen: &Observed) -> Step {
         Ok(target) => target,
         Err(missing) => return obstructed(seen, &missing.why()).into(),
     };
-    let is_back = equals_promoted(seen, target) && !configs_changed(memory, target);
+    let is_back = equals_promoted(memory, target) && !configs_changed(memory, target);
     if memory.is_gated() && is_back && !memory.serves_from_canary() {
         let mut next = memory.in_phase(Phase::Succeeded, seen.now);
         next.applied = Some(target.revision.clone());
@@ -44,7 +44,7 @@ fn choose(seen: &Observed) -> Step {
             Decision::because(Fact::Reverted(Phase::Waiting)).remember(next).announcing();
         return decision.again(Again::Now).into();
     }
-    if !is_new(seen, target) && memory.phase.is_idle() {
+    if !is_new(memory, target) && memory.phase.is_idle() {
         return rest(seen, target);
     }
     if let Some(obstacle) = obstacle(seen) {
@@ -129,17 +129,6 @@ fn return_to_primary(seen: &Observed) -> Option<Step> {
     Some(decision.again(Again::Now).into())
 }
 
-/// A revision is new if it was neither started, judged nor promoted. So is changed configuration.
-fn is_new(seen: &Observed, target: &Target) -> bool {
-    let memory = &seen.memory;
-    if configs_changed(memory, target) || memory.applied.is_none() {
-        return true;
-    }
-    let absorbed =
-        matches!(memory.phase, Phase::Initialized | Phase::Succeeded) && target.same_as_primary;
-    is_changed(memory, target) && !equals_promoted(seen, target) && !absorbed
-}
-
 /// Nothing to start. New knowledge about fingerprints is written down.
 fn rest(seen: &Observed, target: &Target) -> Step {
     let memory = &seen.memory;
@@ -178,7 +167,8 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
     if !plan.hooks.confirm_rollout {
         return start(seen, target).into();
     }
-    if !interval_state.due && !interval_state.retry {
+    // A new revision is asked about at once, and again each interval.
+    if memory.is_gated() && !interval_state.due && !interval_state.retry {
         return Decision::because(Fact::AwaitingInterval)
             .again(Again::At(interval_state.next))
             .into();

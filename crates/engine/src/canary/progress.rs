@@ -78,7 +78,7 @@ pub(super) fn is_start(seen: &Observed) -> bool {
 pub(super) fn changed(seen: &Observed, target: &Target) -> Step {
     let Observed { memory, plan, now, .. } = seen;
     let stays = memory.replaces_broken_primary && !primary_takes(seen);
-    if equals_promoted(seen, target) && !super::configs_changed(memory, target) && !stays {
+    if equals_promoted(memory, target) && !super::configs_changed(memory, target) && !stays {
         return finish::target_reverted(seen, target);
     }
     let mut next = memory.started(&target.revision, target.configs.as_ref(), *now);
@@ -315,7 +315,8 @@ fn check(seen: &Observed, target: &Target, split: Split) -> Step {
 /// deadline does not run while a person is waited for.
 fn without_data(seen: &Observed, why: &str) -> Step {
     let Observed { memory, plan, now, .. } = seen;
-    let is_up_to_people = memory.is_paused() || memory.phase == Phase::WaitingPromotion;
+    let is_unapproved = memory.phase == Phase::WaitingPromotion && !blue_green::is_switched(seen);
+    let is_up_to_people = memory.is_paused() || is_unapproved;
     // A clock that was put back begins anew, as with other obstacles.
     let since = memory.no_data_since.filter(|since| since <= now && !is_up_to_people);
     if since.is_some_and(|since| now.since(since) >= plan.deadline) {

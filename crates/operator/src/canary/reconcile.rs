@@ -278,6 +278,11 @@ impl Reconciler for CanaryReconciler {
             self.record_lost_alerts(&observation).await;
             match decide(&observation.observed) {
                 Step::Ask(question) => {
+                    let told = self.actor.status.write_new_revision(&self.canary, &observation);
+                    if let Err(error) = told.await {
+                        // The next write of the status says it.
+                        debug!(%error, "The new revision is not in the conditions yet");
+                    }
                     if self.ask(&observation, question, &mut state, pass).await.is_none() {
                         return Ok(Next::OnChange);
                     }

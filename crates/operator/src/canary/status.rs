@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use tidegate_api::canary::{CanaryStatus, status::RouteMemory};
-use tidegate_engine::{Again, Checks, Decision, Memory, Tone};
+use tidegate_engine::{Again, Checks, Decision, Memory, Tone, is_new};
 use tidegate_providers::{
     canary::{
-        StatusExtras, StatusView, adds_names_only, conditions_and_decision, fields, patch, rerouted,
+        StatusExtras, StatusView, adds_names_only, conditions_and_decision,
+        conditions_of_new_revision, fields, patch, rerouted,
     },
     traffic::Cookies,
 };
@@ -65,18 +66,11 @@ impl StatusWriter {
     ) -> Result<(), WriteError> {
         let inputs = &observation.inputs;
         let rollout = inputs.remembered.status.rollout.as_ref();
-        let view = StatusView {
-            now: observation.observed.now,
-            generation: observation.generation(),
-            kind: inputs.canary.spec.target_ref.kind.as_str(),
-            names: &observation.names,
-            cookies: next.cookies,
-            checks: next.checks,
-            next: match decision.again {
-                Again::At(at) => Some(at),
-                Again::Now | Again::OnChange => None,
-            },
+        let next_step = match decision.again {
+            Again::At(at) => Some(at),
+            Again::Now | Again::OnChange => None,
         };
+        let view = StatusView { next: next_step, ..view(observation, next) };
         let extras = StatusExtras {
             primary: inputs.primary_revision(),
             target: &inputs.canary.spec.target_ref,
@@ -90,6 +84,24 @@ impl StatusWriter {
         let before = &inputs.remembered.status;
         status.extend(conditions_and_decision(next.memory, decision, before, &view));
         self.patch(canary, observation, status).await
+    }
+
+    /// Takes back `Ready` and `Promoted` of the last revision while hooks are asked about the next one.
+    pub(super) async fn write_new_revision(
+        &mut self,
+        canary: &CanaryRef,
+        observation: &Observation,
+    ) -> Result<(), WriteError> {
+        let remembered = &observation.inputs.remembered;
+        let (memory, cookies) = (&remembered.memory, &remembered.cookies);
+        let view = view(observation, &StatusParts { memory, cookies, route: None, checks: None });
+        match conditions_of_new_revision(memory, &remembered.status, &view) {
+            Some(conditions) => {
+                self.begin(observation);
+                self.patch(canary, observation, conditions).await
+            }
+            None => Ok(()),
+        }
     }
 
     /// Remembers another route, and changes nothing else.
@@ -235,6 +247,21 @@ impl StatusWriter {
             }
         }
         self.unpruned_status = serde_json::from_value(meant).ok();
+    }
+}
+
+fn view<'a>(observation: &'a Observation, next: &StatusParts<'a>) -> StatusView<'a> {
+    let target = observation.observed.target.as_ref();
+    StatusView {
+        now: observation.observed.now,
+        generation: observation.generation(),
+        kind: observation.inputs.canary.spec.target_ref.kind.as_str(),
+        names: &observation.names,
+        cookies: next.cookies,
+        checks: next.checks,
+        next: None,
+        is_new_revision: next.memory.phase.is_idle()
+            && target.is_ok_and(|target| is_new(next.memory, target)),
     }
 }
 

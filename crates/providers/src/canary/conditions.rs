@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 use tidegate_api::canary::{CanaryStatus, status::CanaryCondition};
 use tidegate_engine::{
-    Checks, Decision, Fact, Form, Memory, Moment, Names, Pause, Percent, Phase, Tone,
+    Again, Checks, Decision, Fact, Form, Memory, Moment, Names, Pause, Percent, Phase, Tone,
 };
 
 use super::memory::time;
@@ -18,6 +18,8 @@ const CHECKS_MAX: usize = 20;
 const TEXT_MAX: usize = 1024;
 /// Reason of `Promoted` after a rollout that ended with the revision that was promoted before.
 const REVERTED: &str = "RevisionReverted";
+/// Message while the target holds a revision whose rollout did not start yet.
+const NOT_STARTED: &str = "A new revision arrived; its rollout did not start yet.";
 
 /// The look that a decision was made upon, as far as its conditions show it.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +38,8 @@ pub struct StatusView<'a> {
     pub checks: Option<&'a Checks>,
     /// When the next step can be taken.
     pub next: Option<Moment>,
+    /// The target holds a revision that was not released yet, whatever the phase says of the last one.
+    pub is_new_revision: bool,
 }
 
 /// The fields of status that explain a decision: cookies, conditions and `lastDecision`.
@@ -51,13 +55,13 @@ pub fn conditions_and_decision(
     fields.insert("primarySessionAffinityCookie".into(), json!(view.cookies.primary));
     fields.insert("observedGeneration".into(), json!(view.generation));
     let is_quiet = match decision.why {
-        Fact::AwaitingInterval | Fact::Placed(_) => true,
+        // How the last rollout ended says more than that there is no next one.
+        Fact::AwaitingInterval | Fact::Placed(_) | Fact::Idle => true,
         // Pods come up one by one: worth a write only if it takes an interval.
         Fact::PrimaryNotReady(_) | Fact::CanaryNotReady(_) => !decision.announces(&decision.why),
-        // How the last rollout ended says more than that there is no next one.
-        Fact::Idle => is_written(live, state_of(memory, decision)),
         _ => false,
     };
+    let is_quiet = is_quiet && is_true(live, state_of(memory, decision, view).as_str());
     // Waiting for the next interval says nothing new: what was said last still holds.
     if is_quiet && live.last_decision.is_some() && !live.conditions.is_empty() {
         let promoted = promoted(memory, decision, live, view);
@@ -93,6 +97,28 @@ pub fn conditions_and_decision(
     fields
 }
 
+/// Conditions for the time in which hooks are asked, if they claim more than holds: the target has a new
+/// revision, and `Ready` or `Promoted` is true of the last one.
+pub fn conditions_of_new_revision(
+    memory: &Memory,
+    live: &CanaryStatus,
+    view: &StatusView<'_>,
+) -> Option<Map<String, Value>> {
+    let is_claimed = [Health::Ready.as_str(), "Promoted"].iter().any(|kind| is_true(live, kind));
+    let is_over = matches!(memory.phase, Phase::Initialized | Phase::Succeeded);
+    if !is_over || !view.is_new_revision || !is_claimed {
+        return None;
+    }
+    let rest = Decision {
+        why: Fact::Idle,
+        actions: Vec::new(),
+        again: Again::OnChange,
+        starts_interval: false,
+    };
+    let conditions = conditions(memory, &rest, "", live, view);
+    Some(Map::from_iter([("conditions".into(), merge_conditions(live, &conditions, view.now))]))
+}
+
 struct Condition {
     kind: &'static str,
     status: &'static str,
@@ -107,8 +133,14 @@ fn conditions(
     live: &CanaryStatus,
     view: &StatusView<'_>,
 ) -> Vec<Condition> {
-    let state = state_of(memory, decision);
+    let state = state_of(memory, decision, view);
     let mut message = message.to_owned();
+    let mut reason = decision.why.reason();
+    let explains = decision.why.tone() == Tone::Warning || decision.why == Fact::Suspended;
+    if view.is_new_revision && state == Health::Reconciling && !explains {
+        // The end of the last rollout is no longer the state of the canary.
+        (reason, message) = (Fact::NewRevision.reason(), NOT_STARTED.to_owned());
+    }
     if memory.phase == Phase::Failed && decision.why.tone() == Tone::Normal {
         // Good news from the primary is not why a person is needed.
         message.push_str(" The last revision failed and is not retried: release another.");
@@ -117,7 +149,7 @@ fn conditions(
     for health in [Health::Ready, Health::Reconciling, Health::Stalled] {
         let kind = health.as_str();
         conditions.push(if health == state {
-            let (reason, message) = (decision.why.reason().to_owned(), message.clone());
+            let (reason, message) = (reason.to_owned(), message.clone());
             Condition { kind, status: "True", reason, message }
         } else {
             // The reason names the one that holds, and says what there is to say.
@@ -137,6 +169,7 @@ fn absent(health: Health, state: Health, memory: &Memory) -> &'static str {
         (Health::Ready, _) => match memory.phase {
             Phase::New | Phase::Initializing => "The primary is being initialized.",
             Phase::Terminating | Phase::Terminated => "The canary is being deleted.",
+            Phase::Initialized | Phase::Succeeded => "A new revision is not released yet.",
             _ => "A rollout is in progress.",
         },
         (Health::Reconciling, Health::Stalled) => {
@@ -147,9 +180,7 @@ fn absent(health: Health, state: Health, memory: &Memory) -> &'static str {
     }
 }
 
-/// Whether the conditions say this already.
-fn is_written(live: &CanaryStatus, health: Health) -> bool {
-    let kind = health.as_str();
+fn is_true(live: &CanaryStatus, kind: &str) -> bool {
     live.conditions.iter().any(|it| it.condition_type == kind && it.status == "True")
 }
 
@@ -174,7 +205,7 @@ impl Health {
 ///
 /// Tools that follow these conditions call a stalled object failed. A canary that waits for approval has
 /// not failed: it reconciles, and its message names the hook or the person it waits for.
-fn state_of(memory: &Memory, decision: &Decision) -> Health {
+fn state_of(memory: &Memory, decision: &Decision, view: &StatusView<'_>) -> Health {
     match &decision.why {
         Fact::Refused(_)
         | Fact::Obstructed(_)
@@ -184,6 +215,7 @@ fn state_of(memory: &Memory, decision: &Decision) -> Health {
         _ if memory.phase == Phase::Failed => Health::Stalled,
         _ if matches!(memory.phase, Phase::Initialized | Phase::Succeeded) => {
             match decision.why.tone() {
+                _ if view.is_new_revision => Health::Reconciling,
                 Tone::Normal => Health::Ready,
                 Tone::Warning if matches!(decision.why, Fact::IdleTargetRuns(_)) => Health::Ready,
                 Tone::Warning => Health::Reconciling,
@@ -225,6 +257,9 @@ fn promoted(
         Phase::Initializing => {
             ("Unknown", format!("The primary of this {kind} is being initialized."))
         }
+        Phase::Initialized | Phase::Succeeded if view.is_new_revision => {
+            ("Unknown", NOT_STARTED.to_owned())
+        }
         Phase::Initialized | Phase::Succeeded => {
             ("True", format!("The primary runs the current revision of the {kind}."))
         }
@@ -237,7 +272,7 @@ fn promoted(
         },
         Phase::Progressing => ("Unknown", "A new revision is being analysed.".to_owned()),
         Phase::WaitingPromotion => {
-            ("Unknown", "A new revision needs approval to be promoted.".to_owned())
+            ("Unknown", "A new revision passed its checks; approval promotes it.".to_owned())
         }
         Phase::Promoting => {
             ("Unknown", "The analysis passed, and the primary is being updated.".to_owned())

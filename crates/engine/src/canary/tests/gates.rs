@@ -29,7 +29,8 @@ fn confirm_rollout_is_asked_every_interval_until_it_is_open() {
         |scene: Scene, gate: Gate| scene.answering(|answers| answers.confirm_rollout = Some(gate));
     table([
         ("asked", pushed(), "ask confirm-rollout"),
-        ("not early", pushed().early(), ""),
+        ("a new revision at once", pushed().early(), "ask confirm-rollout"),
+        ("again not early", pushed().phase(Phase::Waiting).early(), ""),
         ("closed", answered(pushed(), closed()), "remember phase=Waiting"),
         ("asked again", pushed().phase(Phase::Waiting), "ask confirm-rollout"),
         ("still closed", answered(pushed().phase(Phase::Waiting), closed()), ""),
@@ -139,14 +140,10 @@ fn confirm_promotion_is_asked_at_the_goal_and_checks_go_on() {
     let answered = |scene: Scene, gate: Gate| {
         scene.answering(|answers| answers.confirm_promotion = Some(gate))
     };
-    let waiting = |scene: Scene| {
-        scene.phase(Phase::WaitingPromotion).remembering(|memory| {
-            memory.weight = Percent::ZERO;
-        })
-    };
+    let waiting = |scene: Scene| scene.phase(Phase::WaitingPromotion);
     let blue = |scene: Scene| scene.strategy(Strategy::BlueGreen, 3).routed(0).iterated(3);
     let ab = |scene: Scene| scene.strategy(Strategy::AbTesting, 3).routed(100).iterated(3);
-    let promoted = "remember phase=Promoting weight=50 · promote v1-b";
+    let promoted = "remember phase=Promoting · promote v1-b";
     table([
         (
             "not below",
@@ -155,7 +152,7 @@ fn confirm_promotion_is_asked_at_the_goal_and_checks_go_on() {
         ),
         ("asked", at_goal(), "ask confirm-promotion"),
         ("closed: routes stay", answered(at_goal(), closed()), {
-            "remember phase=WaitingPromotion weight=0"
+            "remember phase=WaitingPromotion"
         }),
         ("checks go on", waiting(confirm_promotion(progressing(50))), "check"),
         (
@@ -173,11 +170,11 @@ fn confirm_promotion_is_asked_at_the_goal_and_checks_go_on() {
         (
             "blue/green, open: traffic moves first",
             answered(blue(at_goal()).phase(Phase::WaitingPromotion).iterated(2), open()),
-            "shift 100 · remember phase=Progressing iterations=4",
+            "shift 100 · remember iterations=4",
         ),
         (
             "and is not asked about again",
-            blue(at_goal()).routed(100).iterated(4),
+            blue(at_goal()).phase(Phase::WaitingPromotion).routed(100).iterated(4),
             "remember phase=Promoting · promote v1-b",
         ),
     ]);

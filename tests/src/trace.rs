@@ -14,6 +14,7 @@
 //! ```
 
 mod calls;
+mod ownership;
 mod route;
 mod watched;
 
@@ -193,6 +194,11 @@ impl Observer {
         if table == CANARIES {
             self.take_canary(&change, at, habits);
             return;
+        }
+        if table == SERVICES {
+            let canaries = self.canaries.values().map(|watched| &watched.canary);
+            let found = ownership::unasked(&change, canaries, &self.objects);
+            self.violations.extend(found);
         }
         for ((namespace, _), watched) in &mut self.canaries {
             // Cluster-scoped objects may belong to any canary.

@@ -75,6 +75,12 @@ const CLUSTER_WIDE: [(&str, &str); 2] = [("kuma.io", "TrafficRoute"), ("", "Node
 /// The name under which the operator applies objects: by it the server knows which fields are ours.
 pub const FIELD_MANAGER: &str = "tidegate";
 
+/// The annotation by which its owner hands a route or a Service over to a canary, by the canary's name.
+///
+/// Flagger takes over any object of the right name. For Istio so do we, since that is how its users move in;
+/// other objects that serve something else are rewritten only with the consent of their owner.
+pub const HANDED_OVER: &str = "tidegate.dev/canary";
+
 /// The annotations that keep Flux from undoing a controller's writes.
 pub const FLUX_OFF: [(&str, &str); 2] = [
     ("kustomize.toolkit.fluxcd.io/reconcile", "disabled"),

@@ -68,7 +68,6 @@ pub use self::{
     provider::select,
     smi::{SmiTarget, SmiVersion},
     support::{Impossible, Support, matrix},
-    takeover::HANDED_OVER,
 };
 
 /// The inputs of a router besides live objects.
@@ -304,7 +303,7 @@ impl Mesh {
     /// Weights, the mirror and cookies of a live route are kept in every other change. A route that
     /// is not ours yet is taken over with the [`inherited`](RouteCx::inherited) split, and its spec
     /// is backed up in the same write; one of Gateway API only if it was handed over
-    /// ([`HANDED_OVER`]).
+    /// ([`HANDED_OVER`](crate::object::HANDED_OVER)).
     pub fn reconcile(self, cx: &RouteCx<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         self.check(cx)?;
         match self.routing_kind(cx.spec) {

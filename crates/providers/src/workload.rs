@@ -99,6 +99,14 @@ pub enum WorkloadError {
         /// The canary that has it.
         other: String,
     },
+    /// A Service that serves something else, or nothing.
+    #[error("Service `{name}` {why}")]
+    ServiceRefused {
+        /// Its name.
+        name: String,
+        /// The reason, and the way out.
+        why: String,
+    },
     /// The API server would refuse the name, or a label made from it.
     #[error(
         "{what} `{name}` would have {length} characters where {most} are allowed; choose a name \
@@ -291,6 +299,7 @@ impl WorkloadError {
             Self::NoRevision { .. } => "NoRevision",
             Self::NotOurs { .. } => "NotOurs",
             Self::OfAnotherCanary { .. } => "OfAnotherCanary",
+            Self::ServiceRefused { .. } => "ServiceRefused",
             Self::NameTooLong { .. } => "NameTooLong",
             Self::ConfigMissing { .. } => "ConfigMissing",
             Self::ScalerMissing { .. } => "ScalerMissing",

@@ -25,6 +25,7 @@ mod retargeted;
 mod robustness;
 mod routes;
 mod secrets;
+mod services;
 mod shutdown;
 mod signing;
 mod signing_http;

@@ -7,8 +7,8 @@
 //! and the Service in front of it is moved like the apex.
 
 use crate::{
-    Action, Again, Decision, Fact, ManagedObject, Notice, Observed, Phase, Question, Readiness,
-    Revision, Severity, Split, State, Step, Target, Traffic,
+    Action, Again, Decision, Fact, ManagedObject, Notice, Observed, Obstacle, Phase, Question,
+    Readiness, Revision, Severity, Split, State, Step, Target, Traffic,
 };
 
 use super::{awaiting_pods, later, obstructed, put};
@@ -18,6 +18,10 @@ pub(super) fn decide(seen: &Observed) -> Step {
         Ok(target) => target,
         Err(missing) => return obstructed(seen, &missing.why()).into(),
     };
+    if let Some(obstacle) = blocked_service(seen) {
+        // Nothing is made for a canary that cannot have its Services.
+        return obstructed(seen, &obstacle.0).into();
+    }
     let first: &[ManagedObject] = if seen.objects.primary_service_moves {
         &[ManagedObject::CanaryService]
     } else {
@@ -59,6 +63,15 @@ pub(super) fn decide(seen: &Observed) -> Step {
         Ok(split) => finish(seen, target, *split),
         Err(obstacle) => obstructed(seen, &obstacle.0).into(),
     }
+}
+
+fn blocked_service(seen: &Observed) -> Option<&Obstacle> {
+    let services =
+        [ManagedObject::CanaryService, ManagedObject::PrimaryService, ManagedObject::ApexService];
+    services.into_iter().find_map(|service| match seen.objects.of(service) {
+        State::Blocked(obstacle) => Some(obstacle),
+        State::InSync | State::OutOfSync => None,
+    })
 }
 
 /// The first of these objects that is not in place.

@@ -60,6 +60,8 @@ impl Observation {
     ) -> Self {
         let lifecycle = lifecycle(&inputs);
         let mut plan = inputs.plan.clone();
+        // Its owner lent it, and gets it back.
+        plan.revert |= services.apex_handed_over;
         // It would lead to Services that are deleted with the canary.
         plan.revert |= lifecycle.has_finalizer
             && routes.previous.as_ref().is_some_and(|previous| previous.outlives_canary);

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Mesh, takeover::HANDED_OVER};
+use super::Mesh;
+use crate::object::HANDED_OVER;
 use crate::object::{Kind, Owner};
 
 /// An object, for people: `HTTPRoute web/shop`.

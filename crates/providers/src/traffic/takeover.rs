@@ -16,7 +16,7 @@ use super::{
     Place, RouteError,
     desired_object::{DesiredObject, alike},
 };
-use crate::object::{Change, FLUX_OFF, Kind, Owner, controller_of};
+use crate::object::{Change, FLUX_OFF, HANDED_OVER, Kind, Owner, controller_of};
 
 /// The annotation in which `kubectl apply` keeps the applied object.
 pub(super) const KUBECTL: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -27,12 +27,6 @@ pub(super) const ORIGINAL: &str = "flagger.kubernetes.io/original-configuration"
 const METADATA: &str = "tidegate.dev/original-metadata";
 /// How pointers to annotations begin.
 const ANNOTATIONS: &str = "/metadata/annotations/";
-
-/// Where the owner of a route hands it over to a canary, by the canary's name.
-///
-/// Flagger takes over any object of the right name. For Istio so do we, since that is how its users
-/// move in; a route of Gateway API is rewritten only with the consent of its owner.
-pub const HANDED_OVER: &str = "tidegate.dev/canary";
 
 /// Refuses an object unless it was made for the canary, taken over before, or handed over.
 pub(super) fn refuse_unasked(

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use tidegate_api::canary::{Service, ServiceNames, service::CustomMetadata};
 
 use self::ports::{key, name, name_by_number, with_node_ports};
-pub use self::restore::give_back;
+pub use self::restore::{give_back, is_handed_over};
 use super::{
     SERVICE, WorkloadError,
     metadata::{is_owner, merge_map, owners, with_version},
@@ -59,6 +59,8 @@ pub struct Services<'a> {
     names: ServiceNames,
     selector: SelectorLabel,
     ports: Vec<Value>,
+    /// The labels of the target's pods.
+    pod_labels: &'a Value,
 }
 
 /// The changes that bring one Service in sync.
@@ -101,10 +103,12 @@ impl<'a> Services<'a> {
         service: &'a Service,
         names: ServiceNames,
         selector: SelectorLabel,
-        target: &Value,
+        target: &'a Value,
     ) -> Self {
-        let ports = ports::wanted(service, &target["spec"]["template"]["spec"]);
-        Self { owner, service, names, selector, ports }
+        let template = &target["spec"]["template"];
+        let ports = ports::wanted(service, &template["spec"]);
+        let pod_labels = &template["metadata"]["labels"];
+        Self { owner, service, names, selector, ports, pod_labels }
     }
 
     /// Name of a Service.
@@ -119,7 +123,7 @@ impl<'a> Services<'a> {
     /// Makes a Service, or corrects the one that is there.
     ///
     /// One that belongs to another canary is refused: the two would take it from one another for
-    /// ever.
+    /// ever. So is one that does not select the target's pods, unless it was handed over.
     pub fn sync(&self, role: Role, live: Option<&Value>) -> Result<Sync, WorkloadError> {
         let Some(live) = live else {
             return Ok(Sync { changes: vec![self.make(role)], note: None });
@@ -132,7 +136,10 @@ impl<'a> Services<'a> {
                 canary: self.owner.name.to_owned(),
                 other: other.to_owned(),
             }),
-            _ => Ok(self.sync_foreign(role, live)),
+            _ => {
+                self.refuse_unasked(live)?;
+                Ok(self.sync_foreign(role, live))
+            }
         }
     }
 

@@ -32,6 +32,8 @@ pub(in crate::canary) struct Services {
     pub(in crate::canary) apex: Finding,
     /// Restores the apex Service, on deletion.
     pub(in crate::canary) apex_restored: Finding,
+    /// The apex Service was handed over, so deletion restores it.
+    pub(in crate::canary) apex_handed_over: bool,
 }
 
 pub(in crate::canary) fn observe(env: &Env<'_>, inputs: &Inputs) -> Services {
@@ -65,6 +67,7 @@ impl Services {
             primary_scaler: ensure(self.primary_scaler, ManagedObject::PrimaryScaler),
             apex: ensure(self.apex, ManagedObject::ApexService),
             apex_restored: self.apex_restored.block_if_rejected(env, &[ManagedWrite::RestoreApex]),
+            apex_handed_over: self.apex_handed_over,
         }
     }
 }
@@ -103,6 +106,7 @@ fn of_pods(env: &Env<'_>, inputs: &Inputs, target: &Value) -> Result<Services, W
         primary_scaler: primary_scaler(env, inputs),
         apex: find(Role::Apex(side)),
         apex_restored: restore_finding(inputs, managed.finalize(apex.as_deref())),
+        apex_handed_over: is_handed_over(inputs, apex.as_deref()),
     })
 }
 
@@ -116,7 +120,15 @@ fn without_target(env: &Env<'_>, inputs: &Inputs) -> Services {
     let names = inputs.canary.spec.service_names();
     let apex = env.service(&names.apex);
     let back = services::give_back(inputs.owner(), &service, names, apex.as_deref());
-    Services { apex_restored: restore_finding(inputs, back), ..Services::default() }
+    Services {
+        apex_restored: restore_finding(inputs, back),
+        apex_handed_over: is_handed_over(inputs, apex.as_deref()),
+        ..Services::default()
+    }
+}
+
+fn is_handed_over(inputs: &Inputs, apex: Option<&Value>) -> bool {
+    apex.is_some_and(|apex| services::is_handed_over(&inputs.owner(), apex))
 }
 
 fn restore_finding(inputs: &Inputs, back: Result<Option<Change>, WorkloadError>) -> Finding {

@@ -4,6 +4,7 @@ use super::{
     fixtures::{COPYING, making},
     *,
 };
+use crate::object::HANDED_OVER;
 
 const ORIGINAL: &str = "flagger.kubernetes.io/original-configuration";
 const FLUX: &str = "kustomize.toolkit.fluxcd.io/reconcile";

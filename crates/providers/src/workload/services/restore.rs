@@ -1,4 +1,4 @@
-//! Restores a Service that existed before the canary.
+//! Takes over a Service that existed before the canary, and restores it.
 //!
 //! ```text
 //! taken over:  original in an annotation, Flux disabled
@@ -10,7 +10,7 @@ use tidegate_api::canary::{Service, ServiceNames};
 
 use super::{Role, SelectorLabel, Services, Side, patch, ports, ports_of};
 use crate::{
-    object::{Change, FLUX_OFF, Owner, controller_of},
+    object::{Change, FLUX_OFF, HANDED_OVER, Owner, controller_of},
     workload::{
         SERVICE, WorkloadError,
         hash::canonical,
@@ -21,6 +21,11 @@ use crate::{
 
 /// Where the original of a routing object is kept, as Flagger does for others.
 const ORIGINAL: &str = "flagger.kubernetes.io/original-configuration";
+
+/// Whether the owner of a Service handed it over to the canary, and so wants it back.
+pub fn is_handed_over(owner: &Owner<'_>, live: &Value) -> bool {
+    controller_of(live).is_none() && live["metadata"]["annotations"][HANDED_OVER] == *owner.name
+}
 
 /// Restores the apex where the target is gone: by the recorded original, and by nothing else.
 pub fn give_back(
@@ -83,6 +88,42 @@ impl Services<'_> {
         Ok(patch(live, metadata, spec))
     }
 
+    /// Refuses a Service of others that serves something else: its clients would get the primary's pods.
+    ///
+    /// Its selector must match the target's pod template, or lead to the primary already, as Flagger leaves it.
+    /// One that this canary took over before is its own, and so is one that was handed over.
+    pub(super) fn refuse_unasked(&self, live: &Value) -> Result<(), WorkloadError> {
+        let canary = self.owner.name;
+        let refused = |why: String| {
+            Err(WorkloadError::ServiceRefused { name: name_of(live).to_owned(), why })
+        };
+        if live["spec"]["type"] == "ExternalName" {
+            let way_out = "choose another spec.service.name";
+            return refused(format!("is an ExternalName and selects no pods; {way_out}"));
+        }
+        let selector = live["spec"]["selector"].as_object().filter(|it| !it.is_empty());
+        let Some(selector) = selector else {
+            let way_out =
+                "add one that selects the target's pods, or choose another spec.service.name";
+            return refused(format!("has no selector; {way_out}"));
+        };
+        let is_of_target =
+            selector.iter().all(|(key, value)| self.pod_labels.get(key) == Some(value));
+        let kept = live["metadata"]["annotations"][ORIGINAL].as_str().and_then(parse);
+        let was_taken = kept.is_some_and(|kept| kept["canary"] == canary);
+        if is_of_target
+            || was_taken
+            || self.selects_primary(Some(selector))
+            || is_handed_over(&self.owner, live)
+        {
+            return Ok(());
+        }
+        refused(format!(
+            "selects other pods than the target's; choose another spec.service.name, or hand it over \
+             with the annotation {HANDED_OVER}: {canary}"
+        ))
+    }
+
     /// The annotations a Service gets when it is taken over, and whether it is just now.
     ///
     /// The original is written once. A Service that selects the primary already was taken over by
@@ -99,6 +140,7 @@ impl Services<'_> {
                 let flux = FLUX_OFF.map(|(key, _)| (key, present.get(key)));
                 let flux = flux.into_iter().filter_map(|(key, value)| Some((key, value?)));
                 let original = json!({
+                    "canary": self.owner.name,
                     "selector": live["spec"]["selector"],
                     "ports": live["spec"]["ports"],
                     "annotations": flux.collect::<std::collections::BTreeMap<_, _>>(),

@@ -1,9 +1,12 @@
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::LazyLock};
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::workload::testing::{applied, applied_all};
+use crate::{
+    object::HANDED_OVER,
+    workload::testing::{applied, applied_all},
+};
 
 const OWNER: Owner<'static> =
     Owner { name: "shop", namespace: "test", uid: "u-shop", can_own: true };
@@ -26,10 +29,15 @@ fn services(service: &Service) -> Services<'_> {
         canary: "shop-canary".to_owned(),
     };
     let selector = SelectorLabel { key: "app".to_owned(), value: "web".to_owned() };
-    let target = json!({ "spec": { "template": { "spec": { "containers": [
-        { "name": "app", "ports": [{ "containerPort": 9898 }, { "containerPort": 9797 }] },
-    ] } } } });
-    Services::new(OWNER, service, names, selector, &target)
+    static TARGET: LazyLock<Value> = LazyLock::new(|| {
+        let labels = json!({ "app": "web", "tier": "front" });
+        let ports = json!([{ "containerPort": 9898 }, { "containerPort": 9797 }]);
+        json!({ "spec": { "template": {
+            "metadata": { "labels": labels },
+            "spec": { "containers": [{ "name": "app", "ports": ports }] },
+        } } })
+    });
+    Services::new(OWNER, service, names, selector, &TARGET)
 }
 
 /// The sync of `spec.service` with `changes`.
@@ -214,6 +222,50 @@ fn ownership_decides_what_is_written() {
             Err(error) => Err(error.label()),
         };
         assert_eq!(found, want, "{reason}");
+    }
+}
+
+#[test]
+fn a_service_of_others_is_taken_over_only_with_a_reason() {
+    let selecting = |selector: Value| {
+        let mut live = users();
+        live["spec"]["selector"] = selector;
+        live
+    };
+    let annotated = |key: &str, value: &str| {
+        let mut live = selecting(json!({ "app": "cart" }));
+        live["metadata"]["annotations"] = json!({ key: value });
+        live
+    };
+    let mut external = users();
+    external["spec"]["type"] = json!("ExternalName");
+    external["metadata"]["annotations"] = json!({ HANDED_OVER: "shop" });
+    let mut unselected = annotated(HANDED_OVER, "shop");
+    unselected["spec"]["selector"] = Value::Null;
+    let cases = [
+        ("selects the target's pods", selecting(json!({ "app": "web" })), true),
+        ("by two labels", selecting(json!({ "app": "web", "tier": "front" })), true),
+        ("by another label of theirs", selecting(json!({ "tier": "front" })), true),
+        ("leads to the primary", selecting(json!({ "app": "web-primary" })), true),
+        ("selects others", selecting(json!({ "app": "cart" })), false),
+        ("selects some others", selecting(json!({ "app": "web", "tier": "back" })), false),
+        ("selects nothing", selecting(json!({})), false),
+        ("handed over", annotated(HANDED_OVER, "shop"), true),
+        ("handed over to another", annotated(HANDED_OVER, "cart"), false),
+        ("taken over before", annotated(ORIGINAL, r#"{"canary":"shop"}"#), true),
+        ("taken over by another", annotated(ORIGINAL, r#"{"canary":"cart"}"#), false),
+        ("taken over by no canary that is named", annotated(ORIGINAL, "{}"), false),
+        ("an ExternalName, even if handed over", external, false),
+        ("without a selector, even if handed over", unselected, false),
+    ];
+    for (reason, live, is_taken) in cases {
+        for role in [APEX, Role::Primary, Role::Canary] {
+            let found = services(&service(json!({}))).sync(role, Some(&live));
+            let found = found.map(|sync| !sync.changes.is_empty()).map_err(|error| error.label());
+            let want = if is_taken { Ok(true) } else { Err("ServiceRefused") };
+            let is_as_wanted = role == APEX && reason == "leads to the primary";
+            assert!(found == want || is_as_wanted && found.is_ok(), "{reason}: {found:?}");
+        }
     }
 }
 
@@ -455,11 +507,14 @@ proptest! {
         is_ours: bool,
         side in prop_oneof![Just(Side::Primary), Just(Side::Canary)],
         discovery: bool,
-        tier in prop::option::of("[a-b]"),
+        tier in prop::option::of("front"),
     ) {
         let mut live = if is_ours { made(json!({}), APEX) } else { users() };
         live["spec"]["ports"] = json!(ports);
-        live["spec"]["selector"] = json!({ "app": "web", "tier": tier });
+        live["spec"]["selector"] = match tier {
+            Some(tier) => json!({ "app": "web", "tier": tier }),
+            None => json!({ "app": "web" }),
+        };
         let changes = json!({ "portDiscovery": discovery });
         let sync = synced(changes.clone(), Role::Apex(side), Some(&live));
         let after = applied_all(Some(&live), &sync.changes).unwrap();

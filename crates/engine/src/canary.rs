@@ -98,7 +98,11 @@ fn choose(seen: &Observed) -> Step {
         return if lifecycle.has_finalizer { terminate::decide(seen) } else { idle_until_gone() };
     }
     if let Some(why) = refusal(seen) {
-        return Decision::because(Fact::Refused(why)).announcing().into();
+        let decision = Decision::because(Fact::Refused(why)).announcing();
+        // Without a phase its column in `kubectl get` would be empty.
+        let is_new = memory.phase == Phase::New;
+        let first = is_new.then(|| memory.in_phase(Phase::Initializing, *now));
+        return first.map_or(decision.clone(), |next| decision.remember(next)).into();
     }
     if plan.revert != lifecycle.has_finalizer {
         let action = if plan.revert { Action::AddFinalizer } else { Action::RemoveFinalizer };

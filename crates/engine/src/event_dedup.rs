@@ -5,8 +5,6 @@
 //! the first one through, until the rollout moves. After a restart it lets one more through, which is the
 //! price of never losing one.
 
-use std::mem;
-
 use crate::{Fact, Memory, Notice, Percent, Phase, Revision};
 
 /// Different facts that are remembered at one position. A rollout announces about ten; more come only from
@@ -29,12 +27,7 @@ impl EventDedup {
     /// Whether this event is new at this position.
     pub fn first_time(&mut self, memory: &Memory, fact: &Fact) -> bool {
         self.arrive(memory);
-        // Pods come up one by one: that is announced once, and not with each count.
-        let is_same = |earlier: &Fact| {
-            let is_alike = mem::discriminant(earlier) == mem::discriminant(fact);
-            earlier == fact || (fact.is_passing() && is_alike)
-        };
-        if self.facts.iter().any(is_same) {
+        if self.facts.iter().any(|earlier| fact.repeats(earlier)) {
             return false;
         }
         if self.facts.len() >= FACTS_MAX {
@@ -74,7 +67,7 @@ impl EventDedup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::GateKind;
+    use crate::{GateKind, Unready};
 
     #[test]
     fn the_same_event_is_told_once_until_the_rollout_moves() {
@@ -103,9 +96,16 @@ mod tests {
     fn pods_on_their_way_are_told_of_once() {
         let (mut dedup, memory) = (EventDedup::default(), Memory::default());
         let (canary, primary) = (Fact::CanaryNotReady, Fact::PrimaryNotReady);
-        assert!(dedup.first_time(&memory, &canary("0 of 2".to_owned())));
-        assert!(!dedup.first_time(&memory, &canary("1 of 2".to_owned())), "that is how they come");
-        assert!(dedup.first_time(&memory, &primary("0 of 2".to_owned())), "those are others");
+        let unready = |why: &str, cause: Option<&str>| {
+            let (why, cause) = (why.to_owned(), cause.map(str::to_owned));
+            Unready { why, cause, serving: false }
+        };
+        let crash = Some("container app exits with code 1");
+        assert!(dedup.first_time(&memory, &canary(unready("0 of 2", None))));
+        assert!(!dedup.first_time(&memory, &canary(unready("1 of 2", None))), "so they come");
+        assert!(dedup.first_time(&memory, &primary(unready("0 of 2", None))), "those are others");
+        assert!(dedup.first_time(&memory, &canary(unready("0 of 2", crash))), "it does not pass");
+        assert!(!dedup.first_time(&memory, &canary(unready("1 of 2", crash))), "the same cause");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 mod text;
 
-use crate::{Form, ManagedObject, Note, Percent, Phase};
+use crate::{Form, ManagedObject, Note, Percent, Phase, Unready};
 
 /// A fact worth announcing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum Fact {
         why: String,
     },
     /// The primary is not ready yet.
-    PrimaryNotReady(String),
+    PrimaryNotReady(Unready),
     /// The primary does not become ready.
     PrimaryStuck(String),
     /// Everything is set up.
@@ -72,7 +72,7 @@ pub enum Fact {
     /// The canary was scaled to nothing in mid-flight.
     ScaledUpAgain,
     /// The canary is not ready yet.
-    CanaryNotReady(String),
+    CanaryNotReady(Unready),
     /// The canary has a share of traffic and no pod that can serve it.
     CanaryDown(String),
     /// The analysis begins.
@@ -170,6 +170,8 @@ pub enum Fact {
     AwaitingTarget(String),
     /// Everything was restored.
     Terminated,
+    /// The canary was deleted and its target runs no pods; the command that scales it up.
+    TargetLeftAtZero(String),
     /// Not everything could be restored in time.
     RevertGivenUp(String),
 }
@@ -211,6 +213,20 @@ pub struct Names {
     pub primary: String,
     /// The form of the target: pods that are not ours are neither started nor stopped.
     pub form: Form,
+}
+
+// === impl Names ===
+
+impl Names {
+    /// Of a canary and its target, in one namespace.
+    pub fn of(namespace: &str, canary: &str, target: &str, form: Form) -> Self {
+        Self {
+            canary: format!("{canary}.{namespace}"),
+            target: format!("{target}.{namespace}"),
+            primary: format!("{target}-primary.{namespace}"),
+            form,
+        }
+    }
 }
 
 // === impl GateKind ===
@@ -310,6 +326,7 @@ impl Fact {
             Self::Terminating => "Terminating",
             Self::AwaitingTarget(_) => "TargetNotReady",
             Self::Terminated => "Terminated",
+            Self::TargetLeftAtZero(_) => "TargetLeftAtZero",
             Self::RevertGivenUp(_) => "RevertGivenUp",
         }
     }
@@ -319,9 +336,15 @@ impl Fact {
         matches!(self, Self::Ambiguous(_))
     }
 
-    /// Passes by itself: pods that are starting.
-    pub const fn is_passing(&self) -> bool {
-        matches!(self, Self::PrimaryNotReady(_) | Self::CanaryNotReady(_))
+    /// Whether an earlier fact said the same: pods come up one by one, and only another cause is news.
+    pub(crate) fn repeats(&self, earlier: &Self) -> bool {
+        match (self, earlier) {
+            (Self::PrimaryNotReady(now), Self::PrimaryNotReady(then))
+            | (Self::CanaryNotReady(now), Self::CanaryNotReady(then)) => {
+                now.cause.is_none() || now.cause == then.cause
+            }
+            _ => self == earlier,
+        }
     }
 
     /// Whether something is wrong.
@@ -389,6 +412,7 @@ impl Fact {
             | Self::PromotionFailed(_)
             | Self::PostRolloutFailed { .. }
             | Self::IdleTargetRuns(_)
+            | Self::TargetLeftAtZero(_)
             | Self::RevertGivenUp(_) => Tone::Warning,
         }
     }

@@ -22,6 +22,7 @@ mod env;
 mod events;
 mod hooks;
 mod inputs;
+mod left_behind;
 mod memo;
 mod metric_query;
 mod observation;
@@ -31,6 +32,7 @@ mod reconcile;
 mod required_kinds;
 mod series;
 mod status;
+mod unready_pods;
 mod unready_since;
 mod usable_spec;
 

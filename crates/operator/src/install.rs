@@ -107,6 +107,8 @@ pub fn rules() -> Vec<Rule> {
         rule(EVENT, &["create"]),
         rule(ENDPOINT_SLICE, &["list"]),
         rule(NODE, READ),
+        // For the cause of which pods do not become ready; without it only their number is known.
+        rule(POD, &["list"]),
     ];
     for kind in Mesh::ALL.iter().flat_map(|mesh| mesh.kinds()) {
         // A Service of Knative is the target itself: never made, never deleted.

@@ -49,6 +49,11 @@ pub(crate) trait Reconciler: Send {
 
     /// A pass is over. For metrics.
     fn observe_pass(&mut self, is_ok: bool, took: Duration);
+
+    /// The loop ends: the object is gone, or the operator stops.
+    fn end(&mut self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 }
 
 /// When the next pass begins. A change of anything the object depends on always begins one.
@@ -208,6 +213,7 @@ pub(crate) async fn run<R: Reconciler>(
         let is_failure = next == Next::Backoff;
         failures_in_a_row = if is_failure { failures_in_a_row.saturating_add(1) } else { 0 };
     }
+    reconciler.end().await;
     cx.cluster.cache.leave(&follower);
 }
 

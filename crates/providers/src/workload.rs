@@ -19,6 +19,7 @@ pub mod config;
 pub mod hash;
 mod kind;
 mod metadata;
+mod pods;
 pub mod primary;
 pub mod scaler;
 pub mod services;

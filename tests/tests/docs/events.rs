@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, fmt::Write as _, fs};
 
-use tidegate_engine::{Fact, Form, GateKind, ManagedObject, Names, Note, Percent, Phase, Tone};
+use tidegate_engine::{
+    Fact, Form, GateKind, ManagedObject, Names, Note, Percent, Phase, Tone, Unready,
+};
 
 use crate::{
     game_events,
@@ -84,7 +86,7 @@ fn setting_up() -> Vec<Entry> {
             "A warning only; checks of a rollout will fail until they answer",
         ),
         (
-            Fact::PrimaryNotReady("waiting for 1 of 2 pods".into()),
+            Fact::PrimaryNotReady(Unready::new("waiting for 1 of 2 pods", false)),
             Event,
             "Wait, or inspect the pods of the primary",
         ),
@@ -174,7 +176,10 @@ fn rollout() -> Vec<Entry> {
         (Fact::Restarted, Event, "Traffic is on the primary again, and counters start at zero"),
         (Fact::ScaledUpAgain, Event, "The target was scaled by another client during the rollout"),
         (
-            Fact::CanaryNotReady("1 of 2 pods is available".into()),
+            Fact::CanaryNotReady(Unready {
+                cause: Some("container `app` exits with code 1 (CrashLoopBackOff)".into()),
+                ..Unready::new("0 of 2 updated replicas are available", false)
+            }),
             Event,
             "Wait, or inspect the pods of the target",
         ),
@@ -309,6 +314,11 @@ fn deletion() -> Vec<Entry> {
             Fact::RevertGivenUp("the target does not become ready".into()),
             Event,
             "**Act:** after three progress deadlines the canary is deleted; correct the remaining objects",
+        ),
+        (
+            Fact::TargetLeftAtZero("kubectl scale deployment web -n shop --replicas=2".into()),
+            Event,
+            "**Act:** without `revertOnDeletion`, the pods of the primary are deleted with the canary. Recorded for the target, within a second of the deletion; not if the operator was down then",
         ),
     ]
 }

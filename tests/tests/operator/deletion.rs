@@ -2,7 +2,7 @@
 //! whichever is deleted first, and nothing blocks the deletion for ever.
 
 use kube_sandbox::{
-    cluster::{Cluster as _, Deletion, Resource},
+    cluster::{Cluster as _, Deletion, EVENTS, Resource},
     faults::{Effect, Matcher, When},
     kubelet::Behaviour,
 };
@@ -15,8 +15,8 @@ use tidegate_tests::{
 };
 
 use crate::stage::{
-    GATEWAY_API, ISTIO, KUBERNETES, blue_green, by_weight, canary_of, kill_pods, object, reach,
-    release, share_in, told, with_canary,
+    GATEWAY_API, ISTIO, KUBERNETES, blue_green, by_weight, canary_of, initialized,
+    initialized_with, kill_pods, object, reach, release, share_in, told, with_canary,
 };
 
 const TRAFFIC_ROUTES: Resource = Resource { group: "kuma.io", plural: "trafficroutes" };
@@ -187,4 +187,63 @@ async fn a_service_of_the_canarys_own_is_not_touched_when_the_target_goes_first(
     kill_pods(&world, "web");
     delete_target_first(&world).await;
     assert_eq!(world.get(SERVICES, "web"), None, "it goes with the canary");
+}
+
+fn left_at_zero(world: &World) -> Vec<String> {
+    let told = world.events().into_iter().filter(|(reason, _)| reason == "TargetLeftAtZero");
+    told.map(|(_, message)| message).collect()
+}
+
+async fn delete_canary(world: &World, name: &str) {
+    world.delete(CANARIES, name);
+    assert!(world.until(60, |world| world.get(CANARIES, name).is_none()).await);
+    world.advance_s(5).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_leaves_no_pods_is_told_with_the_command_that_brings_them_back() {
+    let world = initialized(KUBERNETES, blue_green()).await;
+    delete_canary(&world, "web").await;
+    assert_eq!(object(&world, DEPLOYMENTS, "web")["spec"]["replicas"], 0, "as with Flagger");
+    let want = "web.default was deleted and web.default runs no pods; to start them: kubectl scale \
+                deployment web -n default --replicas=2";
+    assert_eq!(left_at_zero(&world), [want]);
+    let event =
+        world.admin.list(EVENTS, None).into_iter().find(|it| it["reason"] == "TargetLeftAtZero");
+    let event = event.unwrap_or_default();
+    assert_eq!(event["involvedObject"]["kind"], "Deployment", "which is still there");
+    assert_eq!(event["type"], "Warning");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_leaves_pods_or_another_canary_is_told_to_nobody() {
+    let mut reverting = canary_of("web", KUBERNETES, blue_green());
+    reverting["spec"]["revertOnDeletion"] = json!(true);
+    let world = initialized_with(reverting).await;
+    delete_canary(&world, "web").await;
+    assert_eq!(object(&world, DEPLOYMENTS, "web")["spec"]["replicas"], 2);
+    assert_eq!(left_at_zero(&world), [""; 0], "it runs again");
+
+    let world = initialized(KUBERNETES, blue_green()).await;
+    world.advance_s(1).await;
+    let mut rival = canary_of("rival", KUBERNETES, blue_green());
+    rival["spec"]["targetRef"]["name"] = json!("web");
+    world.create(CANARIES, rival);
+    world.advance_s(5).await;
+    delete_canary(&world, "rival").await;
+    assert_eq!(left_at_zero(&world), [""; 0], "the older canary has it");
+
+    let mut world = with_canary(canary_of("web", KUBERNETES, json!({ "interval": "10s" })));
+    world.patch(DEPLOYMENTS, "web", &json!({ "spec": { "replicas": 0 } }));
+    world.start().await;
+    world.advance_s(5).await;
+    delete_canary(&world, "web").await;
+    assert_eq!(left_at_zero(&world), [""; 0], "its owner scaled it");
+
+    let mut world = initialized(KUBERNETES, blue_green()).await;
+    world.kill();
+    world.delete(CANARIES, "web");
+    world.start().await;
+    world.advance_s(5).await;
+    assert_eq!(left_at_zero(&world), [""; 0], "it never saw the canary");
 }

@@ -35,5 +35,6 @@ mod takeover;
 mod targets;
 mod telling;
 mod trust;
+mod unready;
 mod vectors;
 mod verdicts;

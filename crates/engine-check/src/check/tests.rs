@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::*;
-use tidegate_engine::{Hooks, ManualStep, Steps, Strategy, Traffic};
+use tidegate_engine::{Hooks, ManualStep, Steps, Strategy, Traffic, Unready};
 
 fn plan() -> Plan {
     Plan {
@@ -519,9 +519,9 @@ fn hooks_and_alerts_once() {
 // Invariant 23.
 #[test]
 fn an_event_is_announced_once() {
-    let event = announced(Fact::CanaryNotReady("0 of 2".to_owned()));
+    let event = announced(Fact::CanaryNotReady(Unready::new("0 of 2", false)));
     breaks(23, "twice", &plan(), started(), &[event.clone(), event.clone()]);
-    let other = announced(Fact::CanaryNotReady("1 of 2".to_owned()));
+    let other = announced(Fact::CanaryNotReady(Unready::new("1 of 2", false)));
     holds("another number", &plan(), started(), &[event.clone(), other]);
     let crash = [event.clone(), TraceEvent::Restarted, event.clone()];
     holds("after a crash once more", &plan(), started(), &crash);

@@ -82,7 +82,7 @@ impl Workload {
             return Readiness::Ready;
         }
         let why = if self.fresh == 0 { "no pod is updated" } else { "some pods are not updated" };
-        let unready = Unready { why: why.to_owned(), serving: self.serves() };
+        let unready = Unready::new(why, self.serves());
         if self.is_stuck(now, deadline_ms) {
             Readiness::Stuck(unready)
         } else {

@@ -254,7 +254,7 @@ impl World {
 }
 
 fn blank(plan: Plan) -> Observed {
-    let unready = Unready { why: String::new(), serving: false };
+    let unready = Unready::new("", false);
     Observed {
         now: Moment::default(),
         plan,

@@ -124,7 +124,7 @@ fn hand_over(seen: &Observed) -> Option<Step> {
         return Some(obstructed(seen, &obstacle.0).into());
     }
     if canary_has_share(seen) && !primary_serves {
-        return Some(held(seen, no_pod(seen)));
+        return Some(held(seen, &no_pod(seen)));
     }
     if objects.previous_route == State::OutOfSync {
         return Some(route_left());
@@ -142,11 +142,13 @@ fn hand_over(seen: &Observed) -> Option<Step> {
     }
     // Clients were routed elsewhere by another writer. The Service would have been restored by now if the
     // primary served.
-    (objects.apex_service == State::OutOfSync).then(|| held(seen, no_pod(seen)))
+    (objects.apex_service == State::OutOfSync).then(|| held(seen, &no_pod(seen)))
 }
 
-fn no_pod(seen: &Observed) -> &str {
-    seen.primary.readiness.why().unwrap_or("no pod is available")
+/// The reason why the primary cannot serve.
+pub(super) fn no_pod(seen: &Observed) -> String {
+    let unready = seen.primary.readiness.unready();
+    unready.map_or_else(|| "no pod is available".to_owned(), ToString::to_string)
 }
 
 /// Traffic should go to the primary, which cannot serve it.

@@ -159,10 +159,10 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
     let Observed { memory, plan, interval_state, answers, .. } = seen;
     if !plan.skip
         && !rescues(seen)
-        && let Some(why) = seen.primary.readiness.why()
+        && let Some(unready) = seen.primary.readiness.unready()
     {
         // Nothing about the new revision is written down: it starts once the primary is ready.
-        return awaiting_pods(seen, Fact::PrimaryNotReady(why.to_owned())).into();
+        return awaiting_pods(seen, Fact::PrimaryNotReady(unready.clone())).into();
     }
     if !plan.hooks.confirm_rollout {
         return start(seen, target).into();

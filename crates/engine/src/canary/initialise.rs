@@ -39,14 +39,14 @@ pub(super) fn decide(seen: &Observed) -> Step {
     match &seen.primary.readiness {
         Readiness::Ready => {}
         Readiness::Waiting(unready) => {
-            let why = Fact::PrimaryNotReady(unready.why.clone());
+            let why = Fact::PrimaryNotReady(unready.clone());
             return awaiting_pods(seen, why).into();
         }
         // Checks are skipped, but some pods must serve.
         Readiness::Stuck(unready) if seen.plan.skip && unready.serving => {}
         Readiness::Stuck(unready) => {
-            let decision = Decision::because(Fact::PrimaryStuck(unready.why.clone())).announcing();
-            let notice = Notice::PrimaryStuck(unready.why.clone());
+            let decision = Decision::because(Fact::PrimaryStuck(unready.to_string())).announcing();
+            let notice = Notice::PrimaryStuck(unready.to_string());
             return decision.alert(Severity::Error, notice).again(later(seen)).into();
         }
     }

@@ -109,8 +109,7 @@ pub(super) fn needs_shift(seen: &Observed) -> bool {
 }
 
 fn held(seen: &Observed) -> Step {
-    let why = seen.primary.readiness.why().unwrap_or("no pod is available").to_owned();
-    finish::held(seen, &why)
+    finish::held(seen, &finish::no_pod(seen))
 }
 
 /// Reasons to end the rollout that need no interval.
@@ -120,7 +119,7 @@ fn rollback_reason(seen: &Observed, target: &Target) -> Option<Step> {
         && !memory.replaces_broken_primary
         && let Readiness::Stuck(unready) = &seen.primary.readiness
     {
-        return Some(finish::primary_stuck(seen, target, &unready.why));
+        return Some(finish::primary_stuck(seen, target, &unready.to_string()));
     }
     if !plan.skip && memory.failed_checks >= plan.threshold {
         return Some(finish::threshold_reached(seen, target));
@@ -129,7 +128,7 @@ fn rollback_reason(seen: &Observed, target: &Target) -> Option<Step> {
         return Some(scaled_away(seen, target).into());
     }
     if let Readiness::Stuck(unready) = &target.readiness {
-        return Some(finish::overdue(seen, Some(target), &unready.why));
+        return Some(finish::overdue(seen, Some(target), &unready.to_string()));
     }
     // Only after that: its scaler is also paused when a rollback of a stuck canary was cut short.
     if target.is_parked() {
@@ -166,7 +165,7 @@ fn scaled_away(seen: &Observed, target: &Target) -> Decision {
 
 fn skip(seen: &Observed, target: &Target) -> Step {
     if let Readiness::Waiting(unready) = &target.readiness {
-        return awaiting_pods(seen, Fact::CanaryNotReady(unready.why.clone())).into();
+        return awaiting_pods(seen, Fact::CanaryNotReady(unready.clone())).into();
     }
     finish::skip(seen)
 }
@@ -279,10 +278,10 @@ fn check(seen: &Observed, target: &Target, split: Split) -> Step {
     let has_share = split.canary > Percent::ZERO;
     if let Readiness::Waiting(unready) = &target.readiness {
         if has_share && !unready.serving && interval_state.due {
-            return failed(seen, Fact::CanaryDown(unready.why.clone()));
+            return failed(seen, Fact::CanaryDown(unready.to_string()));
         }
         if !has_share || !interval_state.due {
-            return awaiting_pods(seen, Fact::CanaryNotReady(unready.why.clone())).into();
+            return awaiting_pods(seen, Fact::CanaryNotReady(unready.clone())).into();
         }
     }
     let mut base = memory.clone();
@@ -357,10 +356,10 @@ fn go_on(seen: &Observed, target: &Target, split: Split, base: Memory) -> Step {
     let unready = match (&target.readiness, &seen.primary.readiness) {
         (Readiness::Ready, Readiness::Ready) => None,
         (Readiness::Ready, primary) if !memory.replaces_broken_primary => {
-            primary.why().map(|why| Fact::PrimaryNotReady(why.to_owned()))
+            primary.unready().cloned().map(Fact::PrimaryNotReady)
         }
         (Readiness::Ready, _) => None,
-        (canary, _) => canary.why().map(|why| Fact::CanaryNotReady(why.to_owned())),
+        (canary, _) => canary.unready().cloned().map(Fact::CanaryNotReady),
     };
     if let Some(why) = unready {
         return keep(seen, base, awaiting_pods(seen, why)).starts_interval().into();

@@ -5,7 +5,7 @@
 
 use crate::{
     Action, Again, Decision, Fact, GateKind, Memory, Missing, Notice, Observed, Percent, Phase,
-    Question, Readiness, Severity, Split, Step, Strategy, Target, Traffic,
+    Question, Readiness, Severity, Split, Step, Strategy, Target, Traffic, Unready,
 };
 
 use super::{
@@ -95,8 +95,10 @@ fn give_or_wait(seen: &Observed) -> Step {
     }
     let unchecked = seen.plan.skip && !seen.memory.replaces_broken_primary;
     match &seen.primary.readiness {
-        Readiness::Stuck(unready) => return finish::promotion_failed(seen, target, &unready.why),
-        Readiness::Waiting(unready) if !unchecked => return primary_waits(seen, &unready.why),
+        Readiness::Stuck(unready) => {
+            return finish::promotion_failed(seen, target, &unready.to_string());
+        }
+        Readiness::Waiting(unready) if !unchecked => return primary_waits(seen, unready),
         Readiness::Ready | Readiness::Waiting(_) => {}
     }
     let Ok(split) = seen.routes else {
@@ -164,8 +166,8 @@ fn protect(seen: &Observed, target: Option<&Target>) -> Option<Step> {
     Some(decision.again(later(seen)).into())
 }
 
-fn primary_waits(seen: &Observed, why: &str) -> Step {
-    awaiting_pods(seen, Fact::PrimaryNotReady(why.to_owned())).into()
+fn primary_waits(seen: &Observed, unready: &Unready) -> Step {
+    awaiting_pods(seen, Fact::PrimaryNotReady(unready.clone())).into()
 }
 
 /// The primary is ready: traffic returns to it, at once or step by step.
@@ -210,8 +212,10 @@ fn finish_or_wait(seen: &Observed) -> Step {
     };
     match &seen.primary.readiness {
         Readiness::Ready => {}
-        Readiness::Stuck(unready) => return finish::promotion_failed(seen, target, &unready.why),
-        Readiness::Waiting(unready) => return primary_waits(seen, &unready.why),
+        Readiness::Stuck(unready) => {
+            return finish::promotion_failed(seen, target, &unready.to_string());
+        }
+        Readiness::Waiting(unready) => return primary_waits(seen, unready),
     }
     if !seen.interval_state.due {
         return Decision::because(Fact::AwaitingInterval)

@@ -84,7 +84,7 @@ fn restore_target(seen: &Observed, target: &Target) -> Option<Step> {
     match &target.readiness {
         Readiness::Ready => None,
         Readiness::Waiting(unready) | Readiness::Stuck(unready) => {
-            Some(wait_or_give_up(seen, &unready.why))
+            Some(wait_or_give_up(seen, &unready.to_string()))
         }
     }
 }

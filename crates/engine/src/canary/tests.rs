@@ -47,11 +47,11 @@ fn configs(checksum: &str) -> crate::Configs {
 }
 
 fn waiting(serving: bool) -> Readiness {
-    Readiness::Waiting(Unready { why: "1 of 2".to_owned(), serving })
+    Readiness::Waiting(Unready::new("1 of 2", serving))
 }
 
 fn stuck(serving: bool) -> Readiness {
-    Readiness::Stuck(Unready { why: "1 of 2".to_owned(), serving })
+    Readiness::Stuck(Unready::new("1 of 2", serving))
 }
 
 fn open() -> Gate {

@@ -204,6 +204,9 @@ impl Fact {
                 format!("Waiting for {target} to be ready before {primary} is deleted: {why}")
             }
             Self::Terminated => format!("The canary is deleted; {target} serves without it."),
+            Self::TargetLeftAtZero(command) => {
+                format!("{canary} was deleted and {target} runs no pods; to start them: {command}")
+            }
             Self::RevertGivenUp(why) => format!("Gave up restoring {target}: {why}"),
         }
     }

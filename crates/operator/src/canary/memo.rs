@@ -16,7 +16,7 @@ use tidegate_providers::workload::{
 };
 use tracing::trace;
 
-use super::unready_since::UnreadySince;
+use super::{unready_pods::UnreadyPods, unready_since::UnreadySince};
 
 /// Values computed from objects, and since when the canary waits.
 #[derive(Default)]
@@ -26,6 +26,9 @@ pub(super) struct Memo {
     template: Cached<(Version, Tracked), Arc<Value>>,
     same: Cached<(Version, Tracked, Version), bool>,
     pub(super) unready_since: UnreadySince,
+    pub(super) unready_pods: UnreadyPods,
+    /// The replicas with which the target is scaled up, as of the last look.
+    pub(super) replicas_to_run: i64,
     pub(super) timer: IntervalTimer,
 }
 
@@ -49,6 +52,11 @@ impl Memo {
         let uid = raw["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         let version = raw["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
         self.canary.get((uid, version), || serde_json::from_value(raw.clone()).map(Arc::new))
+    }
+
+    /// The canary as it was last observed.
+    pub(super) fn last_canary(&self) -> Option<&Canary> {
+        self.canary.0.as_ref().map(|(_, canary)| &**canary)
     }
 
     /// The target's revision and the configuration that its pods mount.

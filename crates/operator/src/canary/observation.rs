@@ -203,14 +203,8 @@ impl Observation {
 }
 
 fn names(key: &Key, inputs: &Inputs) -> Names {
-    let Key { namespace, name } = key;
     let target = &inputs.canary.spec.target_ref.name;
-    Names {
-        canary: format!("{name}.{namespace}"),
-        target: format!("{target}.{namespace}"),
-        primary: format!("{target}-primary.{namespace}"),
-        form: inputs.workload.form(),
-    }
+    Names::of(&key.namespace, &key.name, target, inputs.workload.form())
 }
 
 fn lifecycle(inputs: &Inputs) -> Lifecycle {

@@ -21,7 +21,7 @@ use super::{
     analysis::Analysis,
     canary_ref::CanaryRef,
     env::{Env, NotYet},
-    hooks,
+    hooks, left_behind,
     memo::Memo,
     observation::Observation,
     observe::observe,
@@ -275,6 +275,9 @@ impl Reconciler for CanaryReconciler {
                 (state.answers, state.answers_revision) = (Answers::default(), None);
                 continue;
             }
+            if self.memo.unready_pods.update(&self.canary, &observation).await {
+                continue;
+            }
             self.record_lost_alerts(&observation).await;
             match decide(&observation.observed) {
                 Step::Ask(question) => {
@@ -308,6 +311,10 @@ impl Reconciler for CanaryReconciler {
         if let Some(labels) = self.timed.take() {
             self.canary.cx.telemetry.observe_duration(&labels, took);
         }
+    }
+
+    async fn end(&mut self) {
+        left_behind::warn(&self.canary, &self.memo).await;
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use tidegate_api::canary::{CanaryStatus, status::RouteMemory};
+use tidegate_api::canary::{CanaryPhase, CanaryStatus, status::RouteMemory};
 use tidegate_engine::{Again, Checks, Decision, Memory, Tone, is_new};
 use tidegate_providers::{
     canary::{
@@ -281,13 +281,16 @@ pub(super) async fn write_unreadable(
     record(canary, live, "Refused", Tone::Warning, &message).await;
     let now = canary.cx.clock.now();
     let time = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
-    let patch = json!({
+    let mut patch = json!({
         "metadata": { "resourceVersion": live["metadata"]["resourceVersion"] },
         "status": { "conditions": [{
             "type": "Stalled", "status": "True", "reason": "Refused", "message": message,
             "lastUpdateTime": time, "lastTransitionTime": time,
         }] },
     });
+    if live["status"]["phase"].as_str().is_none_or(str::is_empty) {
+        patch["status"]["phase"] = json!(CanaryPhase::Initializing);
+    }
     let place = Place { subresource: "status", ..canary.place(CANARY, &canary.key.name) };
     canary.cx.cluster.merge(place, &patch).await.map(|_| ())
 }

@@ -210,10 +210,31 @@ impl Cluster {
         namespace: &str,
         selector: &str,
     ) -> Result<Vec<Value>, WriteError> {
+        self.read_labelled(kind, namespace, selector, "").await
+    }
+
+    /// The first of them by name, `most` at most.
+    pub async fn read_first(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        selector: &str,
+        most: u32,
+    ) -> Result<Vec<Value>, WriteError> {
+        self.read_labelled(kind, namespace, selector, &format!("&limit={most}")).await
+    }
+
+    async fn read_labelled(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        selector: &str,
+        more: &str,
+    ) -> Result<Vec<Value>, WriteError> {
         let place = Place { kind, namespace, name: "", subresource: "" };
         let selector =
             percent_encoding::utf8_percent_encode(selector, percent_encoding::NON_ALPHANUMERIC);
-        let path = format!("{}?labelSelector={selector}", place.collection());
+        let path = format!("{}?labelSelector={selector}{more}", place.collection());
         let request = Request::builder().method(Method::GET).uri(path).body(Vec::new());
         let mut list = self.request(place, request).await?;
         let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();

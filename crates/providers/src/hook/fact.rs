@@ -69,6 +69,7 @@ pub fn phase_of(fact: &Fact, phase: Phase) -> Phase {
         | Fact::Terminating
         | Fact::AwaitingTarget(..)
         | Fact::Terminated
+        | Fact::TargetLeftAtZero(..)
         | Fact::RevertGivenUp(..) => phase,
     }
 }
@@ -136,6 +137,7 @@ pub fn occasion(fact: &Fact) -> Option<Occasion> {
         | Fact::Terminating
         | Fact::AwaitingTarget(..)
         | Fact::Terminated
+        | Fact::TargetLeftAtZero(..)
         | Fact::RevertGivenUp(..) => None,
     }
 }

@@ -156,6 +156,23 @@ impl WorkloadKind {
         Some(Change::Merge { kind: self.kind(), name: name_of(workload).to_owned(), patch })
     }
 
+    /// The `kubectl` command that scales a parked one up.
+    pub fn wake_command(self, workload: &Value, replicas: i64) -> String {
+        let namespace = workload["metadata"]["namespace"].as_str().unwrap_or_default();
+        let place = format!("{} -n {namespace}", name_of(workload));
+        match self {
+            Self::Deployment => format!("kubectl scale deployment {place} --replicas={replicas}"),
+            Self::DaemonSet => {
+                let pointer = SCALE_TO_ZERO.replace('/', "~1");
+                format!(
+                    "kubectl patch daemonset {place} --type=json -p='[{{\"op\":\"remove\",\
+                     \"path\":\"/spec/template/spec/nodeSelector/{pointer}\"}}]'"
+                )
+            }
+            Self::Service | Self::Knative => String::new(),
+        }
+    }
+
     /// The replicas with which a parked target is scaled up again.
     ///
     /// `scaler_min` is the fewest its scaler allows, `None` where it has no scaler.

@@ -69,6 +69,14 @@ impl Scaler {
         }
     }
 
+    /// The `kubectl` command that lets a paused one act again.
+    pub fn wake_command(self, scaler: &Value) -> Option<String> {
+        let namespace = scaler["metadata"]["namespace"].as_str().unwrap_or_default();
+        let place = format!("{} -n {namespace}", name_of(scaler));
+        self.is_paused(scaler)
+            .then(|| format!("kubectl annotate scaledobject {place} {}-", keda::PAUSED_REPLICAS))
+    }
+
     /// Keeps the target's scaler from acting, or lets it act again; `None` where it is so already.
     pub fn pause(self, scaler: &Value, is_wanted: bool) -> Option<Change> {
         match self {

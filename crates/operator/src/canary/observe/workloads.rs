@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 use tidegate_api::canary::TargetRef;
 use tidegate_engine::{
-    Configs, ManagedObject, Missing, Obstacle, Primary, Readiness, Revision, Split, State, Target,
-    Unready,
+    Configs, ManagedObject, Missing, Obstacle, Primary, Readiness, Revision, Side, Split, State,
+    Target, Unready,
 };
 use tidegate_providers::{
     object::Change,
@@ -120,6 +120,8 @@ fn target(
     let scaler_object = inputs.scalers.target.as_deref();
     let minimum =
         scaler.map(|scaler| scaler_object.map_or(1, |object| scaler.min_replicas(object)));
+    memo.replicas_to_run = workload.scale_from_zero(object, inputs.primary.as_deref(), minimum);
+    let readiness = workload.readiness(object, spec.analysis.canary_ready_threshold(), deadline);
     let observed = Target {
         revision: template.revision.clone(),
         configs: env.options.config_tracking.then(|| Configs::new(tracked.clone())),
@@ -127,10 +129,10 @@ fn target(
         form: workload.form(),
         scaler_paused: scaler
             .is_some_and(|scaler| scaler_object.is_some_and(|object| scaler.is_paused(object))),
-        readiness: workload.readiness(object, spec.analysis.canary_ready_threshold(), deadline),
+        readiness: readiness.with_cause(memo.unready_pods.cause(Side::Canary)),
         same_as_primary,
         edited_since,
-        replicas_to_run: workload.scale_from_zero(object, inputs.primary.as_deref(), minimum),
+        replicas_to_run: memo.replicas_to_run,
     };
     Ok((observed, tracked))
 }
@@ -179,7 +181,7 @@ fn primary(
     };
     let observed = Primary {
         exists: true,
-        readiness,
+        readiness: readiness.with_cause(memo.unready_pods.cause(Side::Primary)),
         is_updated: is_updated(inputs, object, target),
         replicas: workload.replicas(object),
     };
@@ -218,7 +220,7 @@ fn is_updated(inputs: &Inputs, primary: &Value, target: Option<&Target>) -> bool
 }
 
 fn absent_primary() -> Primary {
-    let unready = Unready { why: "it does not exist".to_owned(), serving: false };
+    let unready = Unready::new("it does not exist", false);
     let readiness = Readiness::Waiting(unready);
     Primary { exists: false, readiness, is_updated: false, replicas: 1 }
 }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tidegate_engine::{Readiness, Unready};
 
-use crate::workload::WorkloadKind;
+use crate::{hook::excerpt, workload::WorkloadKind};
 
 /// How long a workload may have too few pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl WorkloadKind {
             Self::Knative => workload["status"]["latestReadyRevisionName"].is_string(),
             Self::Deployment | Self::DaemonSet | Self::Service => count(self.available()) > 0,
         };
-        let unready = |why: String| Unready { why, serving };
+        let unready = |why: String| Unready::new(why, serving);
 
         let generation = workload["metadata"]["generation"].as_i64().unwrap_or(0);
         let observed = count("observedGeneration");
@@ -88,7 +88,14 @@ impl WorkloadKind {
             Self::Knative => return revision_unready_reason(workload),
         };
         if updated < wanted {
-            return Some(format!("{updated} of {wanted} {pods} are updated"));
+            let mut why = format!("{updated} of {wanted} {pods} are updated");
+            let failure = condition(workload, "ReplicaFailure").filter(|it| it["status"] == "True");
+            if let Some(message) = failure.and_then(|it| it["message"].as_str()) {
+                // Before that stands the name of a pod, another one with each attempt.
+                let cause = message.split_once(" is forbidden: ").map_or(message, |(_, why)| why);
+                why = format!("{why}: {}", excerpt(cause.as_bytes()));
+            }
+            return Some(why);
         }
         // Zero pods of zero are not ready: nothing was started, so nothing was tried.
         if updated == 0 {
@@ -226,6 +233,20 @@ mod tests {
                 "2 of 3 updated replicas are available, 3 have to be (readyThreshold 100%)",
             ),
             ("one is old", deployment(3, 2, 3, 3), 100, "waiting", "2 of 3 replicas are updated"),
+            (
+                "a quota",
+                with(
+                    deployment(3, 0, 0, 0),
+                    "/status/conditions",
+                    json!([{ "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
+                        "message": "pods \"web-5d89-x7z\" is forbidden: exceeded quota: few, \
+                                    requested: pods=1, used: pods=2, limited: pods=2" }]),
+                ),
+                100,
+                "waiting",
+                "0 of 3 replicas are updated: exceeded quota: few, requested: pods=1, used: pods=2, \
+                 limited: pods=2",
+            ),
             (
                 "old ones linger",
                 deployment(3, 3, 5, 3),

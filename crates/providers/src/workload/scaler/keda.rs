@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Keeps KEDA from acting, and the target at so many replicas.
-const PAUSED_REPLICAS: &str = "autoscaling.keda.sh/paused-replicas";
+pub(super) const PAUSED_REPLICAS: &str = "autoscaling.keda.sh/paused-replicas";
 /// The prefix of the annotations that keep KEDA from acting.
 const PAUSED: &str = "autoscaling.keda.sh/paused";
 /// The object's own name, which KEDA notes on it.

@@ -1,0 +1,91 @@
+//! Asks pods for the cause of which their workload is not ready.
+//!
+//! Pods are not watched: one short list is read for a workload that has been unready for ten seconds, and again
+//! with later looks. An idle canary has no such workload, and a rollout whose pods start in time reads none. Best
+//! effort: without the permission, or an answer, only the counts of the workload's own status are known.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::Value;
+use tidegate_engine::Side;
+use tidegate_providers::game::{POD, selector_text};
+use tracing::debug;
+
+use super::{canary_ref::CanaryRef, observation::Observation};
+
+/// The time that pods may take before they are asked, and the time between two lists.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Pods that are read: those of one template have the same cause.
+const PODS_MAX: u32 = 50;
+
+/// The causes that are known.
+#[derive(Default)]
+pub(super) struct UnreadyPods {
+    target: Option<Box<Known>>,
+    primary: Option<Box<Known>>,
+}
+
+/// One workload that is not ready. Times are of the steady clock.
+struct Known {
+    /// First seen unready, or last asked.
+    since: Duration,
+    cause: Option<String>,
+}
+
+// === impl UnreadyPods ===
+
+impl UnreadyPods {
+    /// The cause that was found last.
+    pub(super) fn cause(&self, side: Side) -> Option<String> {
+        let known = match side {
+            Side::Canary => &self.target,
+            Side::Primary => &self.primary,
+        };
+        known.as_ref()?.cause.clone()
+    }
+
+    /// Asks the pods of workloads that are not ready, when it is time. True if a cause changed.
+    pub(super) async fn update(&mut self, canary: &CanaryRef, observation: &Observation) -> bool {
+        let (observed, inputs) = (&observation.observed, &observation.inputs);
+        let target = observed.target.as_ref().ok().filter(|target| target.replicas > 0);
+        let target = target.map(|target| &target.readiness).zip(inputs.target.as_ref());
+        let primary = Some(&observed.primary).filter(|primary| primary.replicas > 0);
+        let primary = primary.map(|primary| &primary.readiness).zip(inputs.primary.as_ref());
+        let mut is_changed = false;
+        for (slot, found) in [(&mut self.target, target), (&mut self.primary, primary)] {
+            let unready = found.filter(|(readiness, _)| !readiness.is_ready());
+            let Some((_, workload)) = unready else {
+                *slot = None;
+                continue;
+            };
+            let now = canary.cx.clock.monotonic();
+            let known = slot.get_or_insert_with(|| Box::new(Known { since: now, cause: None }));
+            if now.saturating_sub(known.since) >= PATIENCE {
+                known.since = now;
+                let cause = ask(canary, observation, workload).await;
+                is_changed |= cause != known.cause;
+                known.cause = cause;
+            }
+        }
+        is_changed
+    }
+}
+
+async fn ask(
+    canary: &CanaryRef,
+    observation: &Observation,
+    workload: &Arc<Value>,
+) -> Option<String> {
+    let selector = selector_text(&workload["spec"]["selector"]);
+    if selector.is_empty() {
+        return None;
+    }
+    let (cluster, namespace) = (&canary.cx.cluster, &canary.key.namespace);
+    match cluster.read_first(POD, namespace, &selector, PODS_MAX).await {
+        Ok(pods) => observation.inputs.workload.cause(workload, &pods),
+        Err(error) => {
+            debug!(%error, "Pods could not be asked why they are not ready");
+            None
+        }
+    }
+}

@@ -28,7 +28,7 @@ const VERBS: [&str; 15] = [
 ];
 
 /// Built-in kinds that pages use, as they are written on the command line.
-const KINDS: [&str; 15] = [
+const KINDS: [&str; 16] = [
     "deployment",
     "deployments",
     "deploy",
@@ -43,6 +43,7 @@ const KINDS: [&str; 15] = [
     "role",
     "rolebinding",
     "secret",
+    "service",
     "services",
 ];
 

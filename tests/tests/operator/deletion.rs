@@ -205,8 +205,8 @@ async fn a_deletion_that_leaves_no_pods_is_told_with_the_command_that_brings_the
     let world = initialized(KUBERNETES, blue_green()).await;
     delete_canary(&world, "web").await;
     assert_eq!(object(&world, DEPLOYMENTS, "web")["spec"]["replicas"], 0, "as with Flagger");
-    let want = "web.default was deleted and web.default runs no pods; to start them: kubectl scale \
-                deployment web -n default --replicas=2";
+    let want = "Canary web.default was deleted, and its target runs no pods; start them: kubectl \
+                scale deployment web -n default --replicas=2";
     assert_eq!(left_at_zero(&world), [want]);
     let event =
         world.admin.list(EVENTS, None).into_iter().find(|it| it["reason"] == "TargetLeftAtZero");
@@ -216,7 +216,7 @@ async fn a_deletion_that_leaves_no_pods_is_told_with_the_command_that_brings_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_leaves_pods_or_another_canary_is_told_to_nobody() {
+async fn a_deletion_that_leaves_pods_or_another_canary_gets_no_event() {
     let mut reverting = canary_of("web", KUBERNETES, blue_green());
     reverting["spec"]["revertOnDeletion"] = json!(true);
     let world = initialized_with(reverting).await;
@@ -233,12 +233,14 @@ async fn a_deletion_that_leaves_pods_or_another_canary_is_told_to_nobody() {
     delete_canary(&world, "rival").await;
     assert_eq!(left_at_zero(&world), [""; 0], "the older canary has it");
 
-    let mut world = with_canary(canary_of("web", KUBERNETES, json!({ "interval": "10s" })));
+    let mut matching = blue_green();
+    matching["match"] = json!([{ "headers": { "x-canary": { "exact": "yes" } } }]);
+    let mut world = with_canary(canary_of("web", "linkerd", matching));
     world.patch(DEPLOYMENTS, "web", &json!({ "spec": { "replicas": 0 } }));
     world.start().await;
     world.advance_s(5).await;
     delete_canary(&world, "web").await;
-    assert_eq!(left_at_zero(&world), [""; 0], "its owner scaled it");
+    assert_eq!(left_at_zero(&world), [""; 0], "a refused canary scaled nothing");
 
     let mut world = initialized(KUBERNETES, blue_green()).await;
     world.kill();

@@ -221,6 +221,9 @@ async fn live(world: &mut World) {
     let statuses = Matcher::writes().user(OPERATOR).resource("flagger.app", "canaries");
     world.sandbox.server().faults.add(statuses, When::First(1), Effect::Conflict);
     break_metrics(world);
+    // Pods that do not become ready are asked for the cause.
+    give(world, "image", json!("web:3.0-never-ready"));
+    world.advance_s(30).await;
     give(world, "image", json!("web:3.0"));
     world.until(300, |world| world.phase("web") == "Failed").await;
     world.delete(CANARIES, "web");

@@ -58,7 +58,8 @@ async fn pods_that_fit_on_no_node_say_so() {
     let world = initialized(GATEWAY_API, by_weight()).await;
     for node in world.admin.list(NODES, None) {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
-        world.patch(NODES, name, &json!({ "spec": { "unschedulable": true } }));
+        let cordoned = json!({ "spec": { "unschedulable": true } });
+        world.admin.patch(NODES, "", name, "", &cordoned).expect("it is taken");
     }
     release(&world, "web:2");
     reach(&world, "Progressing").await;

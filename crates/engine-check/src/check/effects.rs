@@ -1,7 +1,7 @@
 //! The right to write, events and alerts without repetition, and deadlines: invariants 13, 15, 16 and
 //! 19 to 23.
 
-use tidegate_engine::{Fact, GateKind, Notice, Percent, Phase, Revision, Side};
+use tidegate_engine::{Fact, GateKind, Memory, Notice, Percent, Phase, Revision, Side};
 
 use super::{Checker, Entry, Template, TraceEvent, Verdict, Workload};
 
@@ -95,7 +95,7 @@ impl Checker {
         if effects.is_follower {
             return Err((21, format!("{} after leadership was lost", name(event))));
         }
-        if effects.is_refused && !is_talk {
+        if effects.is_refused && !is_talk && !self.is_first_phase(event) {
             return Err((20, format!("{} for a canary that is refused", name(event))));
         }
         if effects.is_settled {
@@ -105,6 +105,13 @@ impl Checker {
             return Err((19, format!("{} after the finalizer was gone", name(event))));
         }
         Ok(())
+    }
+
+    /// The status of a new canary gets a phase, and nothing else is remembered.
+    fn is_first_phase(&self, event: &TraceEvent) -> bool {
+        let TraceEvent::Remembered(next) = event else { return false };
+        let first = Memory { phase: Phase::Initializing, since: next.since, ..self.memory.clone() };
+        self.memory.phase == Phase::New && **next == first
     }
 
     fn judge_release(&self) -> Verdict {

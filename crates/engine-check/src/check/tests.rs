@@ -480,6 +480,12 @@ fn a_refused_canary_writes_nothing() {
     breaks(20, "a write", &plan(), set_up(), &[refused.clone(), TraceEvent::Placed]);
     let told = [refused.clone(), announced(Fact::Refused(vec!["taken".to_owned()]))];
     holds("it is told", &plan(), set_up(), &told);
+    let first = Memory { phase: Phase::Initializing, ..Memory::default() };
+    let named = [refused.clone(), TraceEvent::Remembered(Box::new(first.clone()))];
+    holds("its phase is named", &plan(), Vec::new(), &named);
+    let more = Memory { failed_checks: 1, ..first };
+    let counted = [refused.clone(), TraceEvent::Remembered(Box::new(more))];
+    breaks(20, "more is remembered", &plan(), Vec::new(), &counted);
     holds("again", &plan(), set_up(), &[refused, TraceEvent::Refused(false), TraceEvent::Placed]);
 }
 

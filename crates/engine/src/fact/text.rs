@@ -205,7 +205,9 @@ impl Fact {
             }
             Self::Terminated => format!("The canary is deleted; {target} serves without it."),
             Self::TargetLeftAtZero(command) => {
-                format!("{canary} was deleted and {target} runs no pods; to start them: {command}")
+                format!(
+                    "Canary {canary} was deleted, and its target runs no pods; start them: {command}"
+                )
             }
             Self::RevertGivenUp(why) => format!("Gave up restoring {target}: {why}"),
         }

@@ -49,6 +49,18 @@ pub(super) struct Observation {
 // === impl Observation ===
 
 impl Observation {
+    /// The target and the primary, each only while it has pods that are not ready.
+    pub(super) fn unready_workloads(&self) -> [Option<&Value>; 2] {
+        let Observed { target, primary, .. } = &self.observed;
+        let target = target.as_ref().ok().map(|it| (&it.readiness, it.replicas));
+        let sides = [target, Some((&primary.readiness, primary.replicas))];
+        let [target, primary] = sides.map(|it| {
+            it.is_some_and(|(readiness, replicas)| replicas > 0 && !readiness.is_ready())
+        });
+        let Inputs { target: of_target, primary: of_primary, .. } = &self.inputs;
+        [of_target.as_deref().filter(|_| target), of_primary.as_deref().filter(|_| primary)]
+    }
+
     pub(super) fn of(
         env: &Env<'_>,
         inputs: Inputs,

@@ -85,6 +85,12 @@ impl CanaryReconciler {
         Self { canary, memo: Memo::default(), actor, cache_may_lag: false, timed: None }
     }
 
+    /// True if pods of a workload that is not ready name another cause than before.
+    async fn ask_unready_pods(&mut self, observation: &Observation) -> bool {
+        let (kind, unready) = (observation.inputs.workload, observation.unready_workloads());
+        self.memo.unready_pods.update(&self.canary, kind, unready).await
+    }
+
     /// The canary as the cache has it; `None` if it is gone, or another one has its name.
     fn raw(&self) -> Option<Arc<Value>> {
         let CanaryRef { cx, key, uid } = &self.canary;
@@ -275,7 +281,7 @@ impl Reconciler for CanaryReconciler {
                 (state.answers, state.answers_revision) = (Answers::default(), None);
                 continue;
             }
-            if self.memo.unready_pods.update(&self.canary, &observation).await {
+            if self.ask_unready_pods(&observation).await {
                 continue;
             }
             self.record_lost_alerts(&observation).await;

@@ -4,14 +4,17 @@
 //! with later looks. An idle canary has no such workload, and a rollout whose pods start in time reads none. Best
 //! effort: without the permission, or an answer, only the counts of the workload's own status are known.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use serde_json::Value;
 use tidegate_engine::Side;
-use tidegate_providers::game::{POD, selector_text};
+use tidegate_providers::{
+    game::{POD, selector_text},
+    workload::WorkloadKind,
+};
 use tracing::debug;
 
-use super::{canary_ref::CanaryRef, observation::Observation};
+use super::canary_ref::CanaryRef;
 
 /// The time that pods may take before they are asked, and the time between two lists.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -44,17 +47,17 @@ impl UnreadyPods {
         known.as_ref()?.cause.clone()
     }
 
-    /// Asks the pods of workloads that are not ready, when it is time. True if a cause changed.
-    pub(super) async fn update(&mut self, canary: &CanaryRef, observation: &Observation) -> bool {
-        let (observed, inputs) = (&observation.observed, &observation.inputs);
-        let target = observed.target.as_ref().ok().filter(|target| target.replicas > 0);
-        let target = target.map(|target| &target.readiness).zip(inputs.target.as_ref());
-        let primary = Some(&observed.primary).filter(|primary| primary.replicas > 0);
-        let primary = primary.map(|primary| &primary.readiness).zip(inputs.primary.as_ref());
+    /// Asks the pods of the workloads that are not ready (target, primary), when it is time. True if a cause
+    /// changed.
+    pub(super) async fn update(
+        &mut self,
+        canary: &CanaryRef,
+        kind: WorkloadKind,
+        unready: [Option<&Value>; 2],
+    ) -> bool {
         let mut is_changed = false;
-        for (slot, found) in [(&mut self.target, target), (&mut self.primary, primary)] {
-            let unready = found.filter(|(readiness, _)| !readiness.is_ready());
-            let Some((_, workload)) = unready else {
+        for (slot, workload) in [&mut self.target, &mut self.primary].into_iter().zip(unready) {
+            let Some(workload) = workload else {
                 *slot = None;
                 continue;
             };
@@ -62,7 +65,7 @@ impl UnreadyPods {
             let known = slot.get_or_insert_with(|| Box::new(Known { since: now, cause: None }));
             if now.saturating_sub(known.since) >= PATIENCE {
                 known.since = now;
-                let cause = ask(canary, observation, workload).await;
+                let cause = ask(canary, kind, workload).await;
                 is_changed |= cause != known.cause;
                 known.cause = cause;
             }
@@ -71,18 +74,14 @@ impl UnreadyPods {
     }
 }
 
-async fn ask(
-    canary: &CanaryRef,
-    observation: &Observation,
-    workload: &Arc<Value>,
-) -> Option<String> {
+async fn ask(canary: &CanaryRef, kind: WorkloadKind, workload: &Value) -> Option<String> {
     let selector = selector_text(&workload["spec"]["selector"]);
     if selector.is_empty() {
         return None;
     }
     let (cluster, namespace) = (&canary.cx.cluster, &canary.key.namespace);
     match cluster.read_first(POD, namespace, &selector, PODS_MAX).await {
-        Ok(pods) => observation.inputs.workload.cause(workload, &pods),
+        Ok(pods) => kind.cause(workload, &pods),
         Err(error) => {
             debug!(%error, "Pods could not be asked why they are not ready");
             None

@@ -35,6 +35,8 @@ pub enum Fact {
         /// Whether it has no address of its own from now on.
         headless: bool,
     },
+    /// Parts of the policy that are probably not meant so, in sentences. Recorded by the operator when they change.
+    PolicyDoubtful(String),
     /// A chat message could not be delivered, and is given up.
     AlertLost {
         /// The receiver.
@@ -274,6 +276,7 @@ impl Fact {
             Self::Noted(_) => "NotSupported",
             Self::ServiceTakenOver(_) => "ServiceTakenOver",
             Self::ServiceRecreated { .. } => "ServiceRecreated",
+            Self::PolicyDoubtful(_) => "PolicyDoubtful",
             Self::AlertLost { .. } => "AlertNotDelivered",
             Self::PrimaryNotReady(_) => "PrimaryNotReady",
             Self::PrimaryStuck(_) => "PrimaryStuck",
@@ -386,6 +389,7 @@ impl Fact {
             | Self::BackendsUnavailable(_)
             | Self::Noted(_)
             | Self::ServiceRecreated { .. }
+            | Self::PolicyDoubtful(_)
             | Self::AlertLost { .. }
             | Self::PrimaryNotReady(_)
             | Self::PrimaryStuck(_)

@@ -168,14 +168,15 @@ impl Plan {
 impl Steps {
     /// The share that follows `now`.
     ///
-    /// With a list it is the next greater entry, so that a share that is not in the list (held by
-    /// hand, or the list was edited) leads on and not to everything. Past the last entry it is
-    /// everything, which is at or above the maximum and so means promotion.
+    /// With a list it is the first entry, and then the next greater one, so that a share that is not in
+    /// the list (held by hand, or the list was edited) leads on and not to everything. Past the last
+    /// entry it is everything, which is at or above the maximum and so means promotion.
     pub fn after(&self, now: Percent) -> Percent {
         match self {
             Self::By(step) => now.plus((*step).max(0)),
             Self::List(list) => {
-                let next = list.iter().copied().filter(|share| *share > now.into()).min();
+                let mut greater = list.iter().copied().filter(|share| *share > now.into());
+                let next = if now == Percent::ZERO { greater.next() } else { greater.min() };
                 next.map_or(Percent::ALL, Percent::clamped)
             }
         }
@@ -208,7 +209,12 @@ mod tests {
         };
         assert_eq!(walk(Steps::By(40)), [40, 80, 100], "the last step stops at everything");
         assert_eq!(walk(Steps::List(vec![1, 2, 10, 200])), [1, 2, 10, 100]);
-        assert_eq!(walk(Steps::List(vec![10, 10, 5, 50])), [5, 10, 50, 100], "never stands still");
+        assert_eq!(walk(Steps::List(vec![10, 10, 5, 50])), [10, 50, 100], "never stands still");
+        assert_eq!(
+            walk(Steps::List(vec![50, 20, 10])),
+            [50, 100],
+            "the first entry is the first step"
+        );
         let list = Steps::List(vec![10, 20, 50]);
         assert_eq!(list.after(Percent::clamped(15)).get(), 20, "an unlisted share leads on");
         assert_eq!(list.after(Percent::clamped(50)), Percent::ALL);

@@ -44,6 +44,11 @@ pub use self::{
     url::{SafeUrl, UrlError},
 };
 
+/// The reason why a text is not a URL that can be called.
+pub(crate) fn url_error(text: &str) -> Option<String> {
+    SafeUrl::parse(text).err().map(|error| error.to_string())
+}
+
 /// Sends requests. The executor's view of the network, so that tests can put another in its place.
 pub trait Transport: Send + Sync {
     /// Sends one request and reads the answer, within the request's own bounds.

@@ -1,7 +1,8 @@
 //! The Canary object and the engine's values, both ways.
 //!
 //! ```text
-//! spec   ──► plan        what the engine decides by; spec_errors: what cannot be done
+//! spec   ──► plan        what the engine decides by; spec_errors: what cannot be done;
+//!                        findings: what is probably not meant
 //! status ──► memory      what the last decision remembered (Remembered)
 //! memory ──► fields      the status as it should be
 //! decision ► conditions  conditions and lastDecision: what people and tools read
@@ -13,6 +14,7 @@ mod conditions;
 mod memory;
 mod patch;
 mod plan;
+mod policy;
 mod provider;
 
 use tidegate_api::canary::Canary;
@@ -21,12 +23,15 @@ use tidegate_engine::{Memory, Plan};
 use crate::traffic::Mesh;
 
 pub use self::{
-    conditions::{StatusView, conditions_and_decision, conditions_of_new_revision},
+    conditions::{
+        StatusView, conditions_and_decision, conditions_of_new_revision, policy_condition,
+    },
     memory::{
         Remembered, StatusExtras, api_phase, cookies, fields, memory, moment, rerouted, timestamp,
     },
     patch::{adds_names_only, patch},
     plan::{plan, spec_errors, unverified_templates},
+    policy::{Finding, UrlError, findings, hook_errors},
     provider::{RolloutTarget, provider_of, rollout_target},
 };
 

@@ -159,6 +159,11 @@ fn noted() -> Vec<Entry> {
             "`service.headless` was changed, which needs a new Service. Clients resolve its name again",
         ),
         (
+            Fact::PolicyDoubtful("TG013: spec.analysis.stepWeight: 101 is one step of 100".into()),
+            Event,
+            "A warning only: the policy runs as with Flagger, and probably not as it is meant. The condition `PolicySound` has the same text; see [policy findings](policy-findings.md)",
+        ),
+        (
             Fact::AlertLost { to: "slack".into(), why: "slack answered 404".into() },
             Event,
             "The alert did not reach the chat. Check the AlertProvider and its Secret",

@@ -26,6 +26,7 @@ const CONDITIONS: &str = "
 | `Ready` | `True`: the canary is healthy and idle, and the primary runs the target's revision |
 | `Reconciling` | `True`: work is in progress. The message names what it waits for: pods, the next interval, an approval, a resume, the end of `suspend` |
 | `Stalled` | `True`: no progress without a change by a person. The message names the problem: an invalid spec, a refused write, a failed rollout |
+| `PolicySound` | `False`: a part of the policy is probably not meant so; [policy findings](policy-findings.md). Absent until there is a finding |
 
 Exactly one of `Ready`, `Reconciling` and `Stalled` is `True`. Their reason is one of [the list of
 events](events.md).

@@ -19,6 +19,7 @@ mod outages;
 mod own_metrics;
 mod permissions;
 mod permits;
+mod policy;
 mod providers;
 mod rerouted;
 mod retargeted;

@@ -35,6 +35,7 @@ impl Fact {
             Self::ServiceRecreated { service, headless: false } => {
                 format!("Service {service} was recreated with a cluster IP.")
             }
+            Self::PolicyDoubtful(findings) => findings.clone(),
             Self::AlertLost { to, why } => {
                 format!("An alert about {canary} did not reach {to}: {why}")
             }

@@ -38,6 +38,9 @@ pub(super) struct TargetTemplate {
     pub(super) references: Vec<ConfigRef>,
 }
 
+/// An error that names the field: `spec.analysis.threshold: invalid type`.
+type PathError = serde_path_to_error::Error<serde_json::Error>;
+
 /// UID and generation of an object.
 type Version = (String, String);
 
@@ -48,10 +51,11 @@ struct Cached<K, V>(Option<(K, V)>);
 
 impl Memo {
     /// The object as a canary.
-    pub(super) fn canary(&mut self, raw: &Value) -> Result<Arc<Canary>, serde_json::Error> {
+    pub(super) fn canary(&mut self, raw: &Value) -> Result<Arc<Canary>, PathError> {
         let uid = raw["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         let version = raw["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-        self.canary.get((uid, version), || serde_json::from_value(raw.clone()).map(Arc::new))
+        let read = || serde_path_to_error::deserialize(raw).map(Arc::new);
+        self.canary.get((uid, version), read)
     }
 
     /// The canary as it was last observed.

@@ -241,6 +241,15 @@ impl CanaryReconciler {
         Ok(())
     }
 
+    /// Writes and records doubtful parts of the policy, once for each of its generations at most.
+    async fn report_policy(&mut self, observation: &Observation) -> Result<bool, WriteError> {
+        let written = self.actor.status.write_policy(&self.canary, observation).await;
+        let Some(message) = written? else { return Ok(false) };
+        let (fact, memory) = (Fact::PolicyDoubtful(message), &observation.observed.memory);
+        self.actor.recorder.announce(&self.canary, observation, &fact, memory).await;
+        Ok(true)
+    }
+
     /// Records alerts that were given up since the last pass.
     async fn record_lost_alerts(&mut self, observation: &Observation) {
         for fact in self.actor.outbox.take_lost() {
@@ -285,6 +294,9 @@ impl Reconciler for CanaryReconciler {
                 continue;
             }
             self.record_lost_alerts(&observation).await;
+            if self.report_policy(&observation).await? {
+                continue;
+            }
             match decide(&observation.observed) {
                 Step::Ask(question) => {
                     let told = self.actor.status.write_new_revision(&self.canary, &observation);

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use tidegate_api::canary::{CanaryPhase, CanaryStatus, status::RouteMemory};
-use tidegate_engine::{Again, Checks, Decision, Memory, Tone, is_new};
+use tidegate_engine::{Again, Checks, Decision, Memory, Phase, Tone, is_new};
 use tidegate_providers::{
     canary::{
         StatusExtras, StatusView, adds_names_only, conditions_and_decision,
-        conditions_of_new_revision, fields, patch, rerouted,
+        conditions_of_new_revision, fields, findings, patch, policy_condition, rerouted,
     },
     traffic::Cookies,
 };
@@ -23,9 +23,12 @@ use super::{
     observation::{FINALIZER, Observation},
     unready_since::{Clocks, UnreadySince},
 };
-use crate::cluster::{
-    CANARY,
-    write::{Place, WriteError},
+use crate::{
+    cluster::{
+        CANARY,
+        write::{Place, WriteError},
+    },
+    http::url_error,
 };
 
 /// Versions of one canary between its writes.
@@ -102,6 +105,28 @@ impl StatusWriter {
             }
             None => Ok(()),
         }
+    }
+
+    /// Writes the condition on doubtful parts of the policy if it changed, and returns its message.
+    pub(super) async fn write_policy(
+        &mut self,
+        canary: &CanaryRef,
+        observation: &Observation,
+    ) -> Result<Option<String>, WriteError> {
+        let (inputs, observed) = (&observation.inputs, &observation.observed);
+        let is_idle = observed.plan.suspended || observed.lifecycle.deleted_at.is_some();
+        let is_refused = !inputs.spec_errors.is_empty() || !inputs.blockers.is_empty();
+        if is_idle || is_refused || observed.memory.phase == Phase::New {
+            return Ok(None);
+        }
+        let found = findings(&inputs.canary.spec, inputs.mesh, url_error);
+        let live = &inputs.remembered.status;
+        let Some((message, conditions)) = policy_condition(&found, live, observed.now) else {
+            return Ok(None);
+        };
+        self.begin(observation);
+        self.patch(canary, observation, conditions).await?;
+        Ok((!found.is_empty()).then_some(message))
     }
 
     /// Remembers another route, and changes nothing else.

@@ -16,14 +16,14 @@ use tidegate_api::canary::{
     Canary, CrossNamespace, Provider, TargetKind, TargetRef, analysis::ObjectRef,
 };
 use tidegate_providers::{
-    canary::{Remembered, RolloutTarget, rollout_target, spec_errors},
+    canary::{Remembered, RolloutTarget, hook_errors, rollout_target, spec_errors},
     object::Owner,
     traffic::{self, Mesh},
     workload::WorkloadKind,
 };
 
 use super::env::{Env, NotYet};
-use crate::cluster::CANARY;
+use crate::{cluster::CANARY, http::url_error};
 
 /// A canary whose spec can be worked with.
 #[derive(Debug)]
@@ -61,6 +61,9 @@ fn validate(
     let mut errors: Vec<String> =
         selected.err().map(|error| format!("spec.provider: {error}")).into_iter().collect();
     errors.extend(spec_errors(canary, specified, env.options.cross_namespace));
+    if !canary.status.as_ref().is_some_and(|it| it.phase.is_under_way()) {
+        errors.extend(hook_errors(&canary.spec, url_error));
+    }
     let invisible = invisible_upstream(env, canary, specified);
     let is_visible = invisible.is_none();
     errors.extend(invisible);

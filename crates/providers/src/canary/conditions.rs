@@ -9,13 +9,17 @@ use tidegate_engine::{
     Again, Checks, Decision, Fact, Form, Memory, Moment, Names, Pause, Percent, Phase, Tone,
 };
 
-use super::memory::time;
+use super::{memory::time, policy::Finding};
 use crate::traffic::Cookies;
 
 /// Checks shown in status; more would only make the object large.
 const CHECKS_MAX: usize = 20;
 /// Longest text in a condition or decision.
 const TEXT_MAX: usize = 1024;
+/// Findings in a condition; the others appear when these are gone.
+const FINDINGS_MAX: usize = 5;
+/// The condition on doubtful parts of the policy.
+const POLICY_SOUND: &str = "PolicySound";
 /// Reason of `Promoted` after a rollout that ended with the revision that was promoted before.
 const REVERTED: &str = "RevisionReverted";
 /// Message while the target holds a revision whose rollout did not start yet.
@@ -117,6 +121,37 @@ pub fn conditions_of_new_revision(
     };
     let conditions = conditions(memory, &rest, "", live, view);
     Some(Map::from_iter([("conditions".into(), merge_conditions(live, &conditions, view.now))]))
+}
+
+/// The condition on doubtful parts of the policy, if it differs from the live one.
+///
+/// It is absent until there is a finding, and `True` once the findings are gone. It changes neither `Ready` nor
+/// `Stalled`.
+pub fn policy_condition(
+    findings: &[Finding],
+    live: &CanaryStatus,
+    now: Moment,
+) -> Option<(String, Map<String, Value>)> {
+    let before = live.conditions.iter().find(|it| it.condition_type == POLICY_SOUND);
+    let texts: Vec<String> =
+        findings.iter().take(FINDINGS_MAX).map(|it| format!("{}: {}", it.id, it.text)).collect();
+    let (status, reason, message) = match findings.first() {
+        Some(first) => ("False", first.id, cut(&texts.join(". "))),
+        None if before.is_some() => {
+            ("True", "NoFindings", "The policy has no findings.".to_owned())
+        }
+        None => return None,
+    };
+    let is_same = |it: &&CanaryCondition| {
+        it.status == status && it.reason == reason && it.message.as_ref() == Some(&message)
+    };
+    if before.is_some_and(|it| is_same(&it)) {
+        return None;
+    }
+    let reason = reason.to_owned();
+    let condition = Condition { kind: POLICY_SOUND, status, reason, message: message.clone() };
+    let conditions = merge_conditions(live, &[condition], now);
+    Some((message, Map::from_iter([("conditions".into(), conditions)])))
 }
 
 struct Condition {

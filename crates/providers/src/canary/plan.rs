@@ -192,10 +192,30 @@ pub fn spec_errors(canary: &Canary, mesh: Mesh, cross_namespace: CrossNamespace)
     if !is_under_way {
         errors.extend(mesh.impossible(spec).iter().map(ToString::to_string));
         if leads_nowhere(spec, mesh) {
-            errors.push("spec.analysis.stepWeight: must be greater than 0".into());
+            errors.push(match spec.analysis.iterations {
+                Some(count) if spec.analysis.step_weight.is_none() => format!(
+                    "spec.analysis.iterations: {count} is no rollout; set 1 or more, or a stepWeight"
+                ),
+                Some(_) | None => "spec.analysis.stepWeight: must be greater than 0".to_owned(),
+            });
         }
+        errors.extend(unreachable_thresholds(spec));
     }
     errors
+}
+
+/// Shares of ready pods that no workload reaches.
+fn unreachable_thresholds(spec: &CanarySpec) -> Vec<String> {
+    let analysis = &spec.analysis;
+    let thresholds = [
+        ("primaryReadyThreshold", "primary", analysis.primary_ready_threshold()),
+        ("canaryReadyThreshold", "canary", analysis.canary_ready_threshold()),
+    ];
+    let beyond = thresholds.into_iter().filter(|(_, _, percent)| *percent > 100);
+    let errors = beyond.map(|(field, side, percent)| {
+        format!("spec.analysis.{field}: {percent} is above 100, so the {side} would never be ready")
+    });
+    errors.collect()
 }
 
 /// Whether a rollout by weight has no step to take.

@@ -22,6 +22,7 @@ pub fn phase_of(fact: &Fact, phase: Phase) -> Phase {
         | Fact::ServiceTakenOver(..)
         | Fact::ServiceRecreated { .. }
         | Fact::AlertLost { .. }
+        | Fact::PolicyDoubtful(..)
         | Fact::PrimaryNotReady(..)
         | Fact::PrimaryStuck(..)
         | Fact::Initialized
@@ -98,6 +99,7 @@ pub fn occasion(fact: &Fact) -> Option<Occasion> {
         | Fact::ServiceTakenOver(..)
         | Fact::ServiceRecreated { .. }
         | Fact::AlertLost { .. }
+        | Fact::PolicyDoubtful(..)
         | Fact::PrimaryNotReady(..)
         | Fact::PrimaryStuck(..)
         | Fact::Initialized

@@ -141,7 +141,7 @@ mod tests {
         json!({ "metadata": { "name": "web" } })
     }
 
-    fn pod(owner: [&str; 2], status: Value) -> Value {
+    fn pod(owner: [&str; 2], status: &Value) -> Value {
         let [kind, name] = owner;
         json!({
             "metadata": { "ownerReferences": [{ "kind": kind, "name": name, "controller": true }] },
@@ -150,10 +150,12 @@ mod tests {
         })
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "rows are literals")]
     fn of_web(status: Value) -> Value {
-        pod(["ReplicaSet", "web-5d89"], status)
+        pod(["ReplicaSet", "web-5d89"], &status)
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "rows are literals")]
     fn container(state: Value, more: Value) -> Value {
         let mut status =
             json!({ "name": "app", "ready": false, "restartCount": 0, "state": state });
@@ -243,16 +245,16 @@ mod tests {
         let mut leaving = of_web(failing());
         leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         let others = [
-            pod(["ReplicaSet", "web-primary-5d89"], failing()),
-            pod(["ReplicaSet", "web"], failing()),
-            pod(["DaemonSet", "web-5d89"], failing()),
+            pod(["ReplicaSet", "web-primary-5d89"], &failing()),
+            pod(["ReplicaSet", "web"], &failing()),
+            pod(["DaemonSet", "web-5d89"], &failing()),
             json!({ "status": failing() }),
             ready,
             leaving,
             of_web(status()),
         ];
         assert_eq!(WEB.cause(&web(), &others), None);
-        let daemon = [pod(["DaemonSet", "web"], failing())];
+        let daemon = [pod(["DaemonSet", "web"], &failing())];
         assert!(WorkloadKind::DaemonSet.cause(&web(), &daemon).is_some());
         assert_eq!(WorkloadKind::Service.cause(&web(), &daemon), None);
     }

@@ -22,6 +22,15 @@ fn service(changes: Value) -> Service {
     serde_json::from_value(service).unwrap()
 }
 
+static TARGET: LazyLock<Value> = LazyLock::new(|| {
+    let labels = json!({ "app": "web", "tier": "front" });
+    let ports = json!([{ "containerPort": 9898 }, { "containerPort": 9797 }]);
+    json!({ "spec": { "template": {
+        "metadata": { "labels": labels },
+        "spec": { "containers": [{ "name": "app", "ports": ports }] },
+    } } })
+});
+
 fn services(service: &Service) -> Services<'_> {
     let names = ServiceNames {
         apex: "shop".to_owned(),
@@ -29,14 +38,6 @@ fn services(service: &Service) -> Services<'_> {
         canary: "shop-canary".to_owned(),
     };
     let selector = SelectorLabel { key: "app".to_owned(), value: "web".to_owned() };
-    static TARGET: LazyLock<Value> = LazyLock::new(|| {
-        let labels = json!({ "app": "web", "tier": "front" });
-        let ports = json!([{ "containerPort": 9898 }, { "containerPort": 9797 }]);
-        json!({ "spec": { "template": {
-            "metadata": { "labels": labels },
-            "spec": { "containers": [{ "name": "app", "ports": ports }] },
-        } } })
-    });
     Services::new(OWNER, service, names, selector, &TARGET)
 }
 

@@ -9,8 +9,8 @@
 //! | `GET /gates`                                  | gates that are open, as JSON                  |
 //! | `GET /metrics`, `GET /healthz`                | series for Prometheus; 200 `OK`               |
 //!
-//! The port is open to callers that are not trusted: connections are bounded in number, heads and bodies in time
-//! and size.
+//! The port is open to callers that are not trusted: connections are bounded in number and give way to new ones,
+//! heads and bodies are bounded in time and size.
 
 mod gate;
 
@@ -57,8 +57,6 @@ struct ReadRequest {
 
 /// Callers that wait for tasks, scrapers and probes; and room for those that do not behave.
 const CONNECTIONS_MAX: usize = 1024;
-/// For the head of a request, and so for the silence of a kept connection.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// A payload is a name, a namespace and a command; this is the longest command line Linux takes in
 /// one word, halved.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -88,12 +86,7 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
     grace: Duration,
 ) {
-    let bounds = Bounds {
-        connections_max: CONNECTIONS_MAX,
-        head_timeout: HEAD_TIMEOUT,
-        connection_age_max: None,
-        grace,
-    };
+    let bounds = Bounds { connections_max: CONNECTIONS_MAX, grace };
     serve::serve(listener, router, stop, bounds).await;
 }
 

@@ -1,6 +1,8 @@
 //! `tidegate install`: everything a cluster needs, as manifests.
 
-use tidegate_operator::install::{Install, NAMESPACE, with_alert_secret, with_hook_secret};
+use tidegate_operator::install::{
+    Install, NAMESPACE, with_alert_secret, with_hook_secret, with_metrics_from,
+};
 
 use crate::printer::Printer;
 
@@ -27,6 +29,10 @@ pub(crate) struct Args {
     /// `SLACK_TOKEN`, `SLACK_PROXY_URL`, `MSTEAMS_URL`, `MSTEAMS_PROXY_URL`, `EVENT_WEBHOOK_URL`.
     #[arg(long, value_name = "NAME")]
     alert_secret: Option<String>,
+    /// Let pods of this namespace only scrape the operator's metrics; several may be given. Without it, those of
+    /// every namespace may.
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace_name)]
+    metrics_from: Vec<String>,
     /// Leave the custom resource definitions out.
     #[arg(long)]
     without_crds: bool,
@@ -60,8 +66,16 @@ fn namespace_name(text: &str) -> Result<String, String> {
 }
 
 pub(crate) fn run(args: Args, printer: &Printer) -> anyhow::Result<()> {
-    let Args { image, namespace, create_namespace, hook_secret, alert_secret, without_crds, flags } =
-        args;
+    let Args {
+        image,
+        namespace,
+        create_namespace,
+        hook_secret,
+        alert_secret,
+        metrics_from,
+        without_crds,
+        flags,
+    } = args;
     let mut objects = if without_crds { Vec::new() } else { tidegate_api::crds() };
     let install = Install { namespace, create_namespace, image, arguments: flags };
     let mut manifests = install.manifests();
@@ -70,6 +84,9 @@ pub(crate) fn run(args: Args, printer: &Printer) -> anyhow::Result<()> {
     }
     if let Some(secret) = alert_secret {
         manifests = with_alert_secret(manifests, &secret);
+    }
+    if !metrics_from.is_empty() {
+        manifests = with_metrics_from(manifests, &metrics_from);
     }
     objects.extend(manifests);
     printer.data(&tidegate_api::to_yaml(&objects))?;

@@ -8,6 +8,8 @@
 //! X-Tidegate-Signature: sha256=<hex of HMAC-SHA256(secret, "1767225600\n/gate/open\n" + body)>
 //! ```
 //!
+//! A change of a gate is carried out once: [`crate::gates`] remembers signatures.
+//!
 //! Secrets are files with one secret a line; any of them is valid, so they can be rotated without a
 //! gap. They are read for each request: a file that a Secret is mounted as changes under us.
 
@@ -20,6 +22,7 @@ use std::{
 use http::HeaderMap;
 use regex::Regex;
 use ring::hmac;
+use serde::{Deserialize, Serialize};
 
 /// The checks that a caller has to pass.
 #[derive(Debug, Default)]
@@ -54,10 +57,21 @@ pub struct Signed<'a> {
     pub body: &'a [u8],
 }
 
+/// The identity of a signed call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallSignature {
+    /// When it was signed, by the caller's clock. Seconds since 1970.
+    pub at: i64,
+    /// The beginning of the signature, in hex.
+    pub mark: String,
+}
+
 pub const TIMESTAMP: &str = "x-tidegate-timestamp";
 pub const SIGNATURE: &str = "x-tidegate-signature";
 /// Clocks of one cluster are closer than this, and a call takes less.
-const AGE_MAX_S: u64 = 300;
+pub(crate) const AGE_MAX_S: u64 = 300;
+/// No two calls have the same 128 bits.
+const MARK_BYTES: usize = 16;
 /// Secrets are short; a file that is not is some other file.
 const SECRET_BYTES_MAX: u64 = 4096;
 
@@ -69,20 +83,20 @@ impl Auth {
     }
 
     /// Checks the signature and the namespace that is claimed. Without a namespace (the list of all gates)
-    /// only the secret for all namespaces is accepted. Reads files.
+    /// only the secret for all namespaces is accepted. Returns the signature where one is needed. Reads files.
     pub fn check(
         &self,
         headers: &HeaderMap,
         request: Signed<'_>,
         namespace: Option<&str>,
         now: i64,
-    ) -> Result<(), AuthError> {
-        if self.needs_signature() {
-            self.check_signature(headers, request, namespace, now)?;
-        }
+    ) -> Result<Option<CallSignature>, AuthError> {
+        let needed = self.needs_signature();
+        let signature =
+            needed.then(|| self.check_signature(headers, request, namespace, now)).transpose()?;
         let is_allowed =
             |namespace| self.namespaces.as_ref().is_none_or(|it| it.is_match(namespace));
-        if namespace.is_none_or(is_allowed) { Ok(()) } else { Err(AuthError::Namespace) }
+        if namespace.is_none_or(is_allowed) { Ok(signature) } else { Err(AuthError::Namespace) }
     }
 
     fn check_signature(
@@ -91,7 +105,7 @@ impl Auth {
         request: Signed<'_>,
         namespace: Option<&str>,
         now: i64,
-    ) -> Result<(), AuthError> {
+    ) -> Result<CallSignature, AuthError> {
         let text = |name: &str| headers.get(name)?.to_str().ok();
         let (time, signature) = text(TIMESTAMP).zip(text(SIGNATURE)).ok_or(AuthError::Unsigned)?;
         let at: i64 = time.parse().map_err(|_| AuthError::Unsigned)?;
@@ -109,7 +123,11 @@ impl Auth {
             let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
             hmac::verify(&key, &message, &signature).is_ok()
         };
-        if secrets.iter().any(is_good) { Ok(()) } else { Err(AuthError::Wrong) }
+        if !secrets.iter().any(is_good) {
+            return Err(AuthError::Wrong);
+        }
+        // Of the value: the same signature can be written in several ways.
+        Ok(CallSignature { at, mark: hex(signature.iter().take(MARK_BYTES)) })
     }
 
     /// The valid secrets of a namespace.
@@ -125,12 +143,7 @@ impl Auth {
 pub fn sign(secret: &str, time: &str, request: Signed<'_>) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let tag = hmac::sign(&key, &message(time, request));
-    let mut text = "sha256=".to_owned();
-    for byte in tag.as_ref() {
-        // Writing to a string does not fail.
-        let _infallible = write!(text, "{byte:02x}");
-    }
-    text
+    format!("sha256={}", hex(tag.as_ref()))
 }
 
 /// The secrets of a file, one a line.
@@ -156,6 +169,15 @@ fn message(time: &str, Signed { path, body }: Signed<'_>) -> Vec<u8> {
 fn is_namespace(name: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=63).contains(&name.len()) && name.bytes().all(is_letter)
+}
+
+fn hex<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        // Writing to a string does not fail.
+        let _infallible = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
@@ -196,7 +218,7 @@ mod tests {
         let file = folder.join("secret");
         fs::write(&file, "new\n\nold\n").unwrap();
         let auth = Auth { secret_file: Some(file.clone()), ..Auth::default() };
-        let check = |headers, request| auth.check(&headers, request, Some("test"), NOW);
+        let check = |headers, request| auth.check(&headers, request, Some("test"), NOW).map(|_| ());
         assert_eq!(check(signed("new", NOW, REQUEST), REQUEST), Ok(()));
         assert_eq!(check(signed("old", NOW - 299, REQUEST), REQUEST), Ok(()), "both secrets");
         assert_eq!(check(HeaderMap::new(), REQUEST), Err(AuthError::Unsigned));
@@ -226,8 +248,9 @@ mod tests {
         fs::write(folder.join("blue"), "b").unwrap();
         fs::write(folder.join("..data"), "d").unwrap();
         let auth = Auth { secret_dir: Some(folder.clone()), ..Auth::default() };
-        let check =
-            |secret, namespace| auth.check(&signed(secret, NOW, REQUEST), REQUEST, namespace, NOW);
+        let check = |secret, namespace| {
+            auth.check(&signed(secret, NOW, REQUEST), REQUEST, namespace, NOW).map(|_| ())
+        };
         assert_eq!(check("r", Some("red")), Ok(()));
         assert_eq!(check("r", Some("blue")), Err(AuthError::Wrong));
         assert_eq!(
@@ -246,12 +269,31 @@ mod tests {
         let auth = Auth { namespaces: Some(whole("test|dev-.*").unwrap()), ..Auth::default() };
         let check = |namespace| auth.check(&HeaderMap::new(), REQUEST, Some(namespace), NOW);
         for namespace in ["test", "dev-1"] {
-            assert_eq!(check(namespace), Ok(()), "{namespace}");
+            assert_eq!(check(namespace), Ok(None), "{namespace}");
         }
         for namespace in ["not-test-2", "test2", "", "a-dev-1", "test\nx"] {
             assert_eq!(check(namespace), Err(AuthError::Namespace), "{namespace:?}");
         }
         assert!(whole("(").is_err() && whole("a{99999}{9999}").is_err());
+    }
+
+    #[test]
+    fn a_signature_is_the_same_however_it_is_written() {
+        let folder = folder("written");
+        let file = folder.join("secret");
+        fs::write(&file, "new").unwrap();
+        let auth = Auth { secret_file: Some(file), ..Auth::default() };
+        let mut headers = signed("new", NOW, REQUEST);
+        let first = auth.check(&headers, REQUEST, Some("test"), NOW).unwrap().unwrap();
+        let shouted = headers[SIGNATURE].to_str().unwrap().to_uppercase();
+        let shouted = shouted.replace("SHA256", "sha256");
+        headers.insert(SIGNATURE, shouted.parse().unwrap());
+        assert_eq!(auth.check(&headers, REQUEST, Some("test"), NOW).unwrap(), Some(first.clone()));
+        assert_eq!((first.at, first.mark.len()), (NOW, 32));
+        let later = signed("new", NOW + 1, REQUEST);
+        let later = auth.check(&later, REQUEST, Some("test"), NOW).unwrap().unwrap();
+        assert_ne!(first.mark, later.mark);
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

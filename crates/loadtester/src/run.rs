@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use tidegate_runtime::{
     log::{self, LogSettings},
     signals::Signals,
@@ -65,10 +66,11 @@ const GRACE: Duration = Duration::from_mins(1);
 /// Serves until a signal stops it.
 pub async fn run(settings: Settings) -> Result<(), RunError> {
     let Settings { port, gate_file, gate_configmap, auth, policy, limits, .. } = settings;
+    let now = Timestamp::now().as_second();
     let gates = match (gate_configmap, gate_file) {
         (Some(place), _) => Gates::in_config_map(store(&place).await?),
-        (None, Some(file)) => Gates::in_file(file)?,
-        (None, None) => Gates::in_memory(),
+        (None, Some(file)) => Gates::in_file(file, now)?,
+        (None, None) => Gates::in_memory(now),
     };
     // Before the port is open: from then on a supervisor may send a signal.
     let mut signals = Signals::listen().map_err(RunError::Signals)?;

@@ -4,13 +4,13 @@
 //! |-----------------------------------------------|-----------------------------------------------|
 //! | `POST /`                                      | a task: 202 or 200; 400, 403, 429 or 500      |
 //! | `POST /gate/check`, `/rollback/check`         | 200 `Approved` or 403 `Forbidden`             |
-//! | `POST /gate/open`, `close`, `/rollback/…`     | 202                                           |
+//! | `POST /gate/open`, `close`, `/rollback/…`     | 202; 409 for a signed call that is outdated   |
 //! | `/gate/approve`, `/gate/halt`                 | 200 `OK`, 403 `Forbidden`, always             |
 //! | `GET /gates`                                  | gates that are open, as JSON                  |
 //! | `GET /metrics`, `GET /healthz`                | series for Prometheus; 200 `OK`               |
 //!
-//! The port is open to callers that are not trusted: connections are bounded in number, heads and bodies in time
-//! and size.
+//! The port is open to callers that are not trusted: connections are bounded in number and give way to new ones,
+//! heads and bodies are bounded in time and size.
 
 mod gate;
 
@@ -30,7 +30,7 @@ use tokio::{net::TcpListener, task::spawn_blocking, time::timeout};
 use tracing::{info, warn};
 
 use crate::{
-    auth::{Auth, AuthError, Signed},
+    auth::{Auth, AuthError, CallSignature, Signed},
     gates::Gates,
     metrics::{Gauges, Metrics},
     payload::Payload,
@@ -53,12 +53,11 @@ type Shared = State<Arc<App>>;
 struct ReadRequest {
     payload: Payload,
     headers: HeaderMap,
+    signature: Option<CallSignature>,
 }
 
 /// Callers that wait for tasks, scrapers and probes; and room for those that do not behave.
 const CONNECTIONS_MAX: usize = 1024;
-/// For the head of a request, and so for the silence of a kept connection.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// A payload is a name, a namespace and a command; this is the longest command line Linux takes in
 /// one word, halved.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -88,12 +87,7 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
     grace: Duration,
 ) {
-    let bounds = Bounds {
-        connections_max: CONNECTIONS_MAX,
-        head_timeout: HEAD_TIMEOUT,
-        connection_age_max: None,
-        grace,
-    };
+    let bounds = Bounds { connections_max: CONNECTIONS_MAX, grace };
     serve::serve(listener, router, stop, bounds).await;
 }
 
@@ -177,8 +171,8 @@ async fn read(app: &Arc<App>, request: Request) -> Result<ReadRequest, Response>
     let payload = payload.ok_or_else(|| refused("payload", StatusCode::BAD_REQUEST))?;
     let path = parts.uri.path().to_owned();
     let namespace = payload.namespace.clone();
-    check(app, parts.headers.clone(), path, body.to_vec(), Some(namespace)).await?;
-    Ok(ReadRequest { payload, headers: parts.headers })
+    let signature = check(app, parts.headers.clone(), path, body.to_vec(), Some(namespace)).await?;
+    Ok(ReadRequest { payload, headers: parts.headers, signature })
 }
 
 /// Checks the signature and the namespace, off the threads that answer: secrets are files.
@@ -188,13 +182,16 @@ async fn check(
     path: String,
     body: Vec<u8>,
     namespace: Option<String>,
-) -> Result<(), Response> {
+) -> Result<Option<CallSignature>, Response> {
     let checking = Arc::clone(app);
     let checked = spawn_blocking(move || {
         let signed = Signed { path: &path, body: &body };
         checking.auth.check(&headers, signed, namespace.as_deref(), now())
     });
-    let Err(error) = checked.await.unwrap_or(Err(AuthError::NoSecret)) else { return Ok(()) };
+    let error = match checked.await.unwrap_or(Err(AuthError::NoSecret)) {
+        Ok(signature) => return Ok(signature),
+        Err(error) => error,
+    };
     let (status, reason) = match error {
         AuthError::Namespace => (StatusCode::FORBIDDEN, "namespace"),
         AuthError::Unsigned | AuthError::Stale | AuthError::Wrong | AuthError::NoSecret => {

@@ -11,7 +11,7 @@
 //! | the same, `tidegate-game`         | game workloads, their pods and hooks                    |
 //! | Role, RoleBinding                 | the lease, in the operator's own namespace              |
 //! | Deployment, PodDisruptionBudget   | two replicas of which one acts                          |
-//! | Service                           | `/metrics`                                              |
+//! | Service, NetworkPolicy            | `/metrics`, for every namespace or for those named      |
 
 use serde_json::{Value, json};
 use tidegate_providers::{
@@ -199,6 +199,19 @@ pub fn with_alert_secret(mut manifests: Vec<Value>, secret: &str) -> Vec<Value> 
     manifests
 }
 
+/// The same with metrics for pods of these namespaces only.
+#[must_use]
+pub fn with_metrics_from(mut manifests: Vec<Value>, namespaces: &[String]) -> Vec<Value> {
+    for policy in manifests.iter_mut().filter(|object| object["kind"] == "NetworkPolicy") {
+        let from = |name: &String| {
+            let labels = json!({ "kubernetes.io/metadata.name": name });
+            json!({ "namespaceSelector": { "matchLabels": labels } })
+        };
+        policy["spec"]["ingress"][0]["from"] = namespaces.iter().map(from).collect();
+    }
+    manifests
+}
+
 // === impl Install ===
 
 impl Install {
@@ -215,6 +228,7 @@ impl Install {
             self.deployment(),
             self.disruption_budget(),
             self.service(),
+            self.network_policy(),
         ];
         self.namespace().into_iter().chain(objects).collect()
     }
@@ -318,6 +332,16 @@ impl Install {
             "ports": [{ "name": "http", "port": 8080, "targetPort": "http" }],
         });
         self.object("v1", "Service", json!({ "spec": spec }))
+    }
+
+    /// Only the port of metrics and probes. Probes of the kubelet come from the pod's node, which policies let in.
+    fn network_policy(&self) -> Value {
+        let spec = json!({
+            "podSelector": { "matchLabels": { "app.kubernetes.io/name": NAME } },
+            "policyTypes": ["Ingress"],
+            "ingress": [{ "ports": [{ "protocol": "TCP", "port": "http" }] }],
+        });
+        self.object("networking.k8s.io/v1", "NetworkPolicy", json!({ "spec": spec }))
     }
 
     fn object(&self, version: &str, kind: &str, mut body: Value) -> Value {

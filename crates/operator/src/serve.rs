@@ -6,8 +6,8 @@
 //! | `/healthz` | 200 `OK`; 500 and a line for each loop that has stalled                  |
 //! | `/readyz`  | 200 `OK`; 503 and a line for each thing that is still missing            |
 //!
-//! It runs on followers too. The port needs no login, so connections are bounded in number and time, and no page
-//! changes anything.
+//! It runs on followers too. The port needs no login: connections are bounded in number and time and give way to new
+//! ones, so that probes are always answered. No page changes anything.
 
 mod health;
 
@@ -35,9 +35,6 @@ struct Shared {
 const BOUNDS: Bounds = Bounds {
     // A scraper or two, a few probes, a person; and room for those that do not behave.
     connections_max: 64,
-    // The times are Flagger's.
-    head_timeout: Duration::from_secs(5),
-    connection_age_max: Some(Duration::from_mins(1)),
     grace: Duration::from_secs(3),
 };
 

@@ -3,26 +3,58 @@
 use std::fs;
 
 use clap::{Args as _, Command, FromArgMatches as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidegate_operator::{
     args::Args,
-    install::{Install, NAMESPACE},
+    install::{Install, NAMESPACE, with_metrics_from},
 };
 
 use crate::markdown::repository;
 
-/// Labels of the pods of an installation with the defaults of `tidegate install`.
-fn operator_pods() -> Value {
+/// The manifests of an installation with the defaults of `tidegate install`.
+fn installed() -> Vec<Value> {
     let install = Install {
         namespace: NAMESPACE.to_owned(),
         create_namespace: false,
         image: "a".to_owned(),
         arguments: Vec::new(),
     };
-    let manifests = install.manifests();
-    let deployment = manifests.iter().find(|it| it["kind"] == "Deployment").unwrap();
+    install.manifests()
+}
+
+fn of_kind<'a>(manifests: &'a [Value], kind: &str) -> &'a Value {
+    manifests.iter().find(|it| it["kind"] == kind).unwrap()
+}
+
+/// Labels of the pods of an installation.
+fn operator_pods() -> Value {
+    let manifests = installed();
+    let deployment = of_kind(&manifests, "Deployment");
     assert_eq!(deployment["metadata"]["namespace"], NAMESPACE);
     deployment["spec"]["template"]["metadata"]["labels"].clone()
+}
+
+#[test]
+fn metrics_are_open_to_every_namespace_unless_some_are_named() {
+    let manifests = installed();
+    let policy = of_kind(&manifests, "NetworkPolicy");
+    assert_eq!(policy["metadata"]["namespace"], NAMESPACE);
+    let spec = &policy["spec"];
+    let selected = spec["podSelector"]["matchLabels"].as_object().unwrap();
+    let pods = operator_pods();
+    assert!(!selected.is_empty() && selected.iter().all(|(key, value)| pods[key] == *value));
+    assert_eq!(spec["policyTypes"], json!(["Ingress"]), "hooks and metric servers are anywhere");
+    let deployment = of_kind(&manifests, "Deployment");
+    let ports = &deployment["spec"]["template"]["spec"]["containers"][0]["ports"];
+    // No source is named: every one may.
+    let rule = json!([{ "ports": [{ "protocol": "TCP", "port": ports[0]["name"] }] }]);
+    assert_eq!(spec["ingress"], rule);
+
+    let named = with_metrics_from(manifests, &["monitoring".to_owned(), "ops".to_owned()]);
+    let rule = &of_kind(&named, "NetworkPolicy")["spec"]["ingress"][0];
+    assert_eq!(rule["ports"][0]["port"], "http");
+    let from = |name: &str| json!({ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": name } } });
+    assert_eq!(rule["from"], json!([from("monitoring"), from("ops")]));
 }
 
 #[test]

@@ -42,11 +42,13 @@ async fn tester(secret: &SecretFile) -> SocketAddr {
         patience: minute,
         connections: 16,
     };
-    let gates = Gates::in_memory();
+    let gates = Gates::in_memory(0);
     let (namespace, canary) = ("default".to_owned(), "web".to_owned());
     let key = Key { namespace, canary, kind: Kind::Advance, gate: String::new() };
     let now = Timestamp::now().as_second();
-    gates.open(&key, &Opening { opened_at: now, ..Opening::default() }, now).expect("it opens");
+    gates
+        .open(&key, &Opening { opened_at: now, ..Opening::default() }, None, now)
+        .expect("it opens");
     let app = App {
         auth: Auth { secret_file: Some(secret.0.clone()), ..Auth::default() },
         policy: Policy {

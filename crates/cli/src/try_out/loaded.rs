@@ -149,7 +149,7 @@ impl Tester {
                 concord: concord::Allowed::default(),
                 ngrinder: ngrinder::Allowed::default(),
             },
-            gates: Gates::in_memory(),
+            gates: Gates::in_memory(0),
             runner: runner.clone(),
             metrics,
         };

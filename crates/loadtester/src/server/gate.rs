@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use tokio::task::spawn_blocking;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::{App, ReadRequest, Shared, check, now, read};
 use crate::{
@@ -100,14 +100,20 @@ async fn answer(State(app): Shared, kind: Kind, action: &str, request: Request) 
             app.metrics.count_gate(name, word);
             answer.into_response()
         }
+        Ok(Err(error @ (GateError::Outdated(_) | GateError::BeforeStart))) => {
+            app.metrics.count_gate(name, "outdated");
+            warn!(%canary, %error, "{about} gate {name}: refused");
+            (StatusCode::CONFLICT, error.to_string()).into_response()
+        }
         Ok(Err(error)) => {
             app.metrics.count_gate(name, "error");
             error!(%canary, error = &error as &dyn std::error::Error, "{about} gate {name} failed");
             let status = match error {
                 GateError::TooMany(_) => StatusCode::INSUFFICIENT_STORAGE,
-                GateError::Write { .. } | GateError::ConfigMap(_) => {
-                    StatusCode::INTERNAL_SERVER_ERROR
-                }
+                GateError::Outdated(_)
+                | GateError::BeforeStart
+                | GateError::Write { .. }
+                | GateError::ConfigMap(_) => StatusCode::INTERNAL_SERVER_ERROR,
             };
             (status, error.to_string()).into_response()
         }
@@ -136,8 +142,14 @@ fn act(
             let is_approved = app.gates.check(&key, GateCall { checksum, call }, now())?;
             Ok(if is_approved { Answer::Approved } else { Answer::Forbidden })
         }
-        Action::Open => app.gates.open(&key, opening, now()).map(|()| Answer::Done),
-        Action::Close => app.gates.close(&key, now()).map(|()| Answer::Done),
+        Action::Open => {
+            let opened = app.gates.open(&key, opening, asked.signature.as_ref(), now());
+            opened.map(|()| Answer::Done)
+        }
+        Action::Close => {
+            let closed = app.gates.close(&key, asked.signature.as_ref(), now());
+            closed.map(|()| Answer::Done)
+        }
     }
 }
 
@@ -166,7 +178,7 @@ fn opening(payload: &Payload, now: i64) -> Result<Opening, String> {
     if checksum.as_deref().is_some_and(|checksum| !is_name(checksum, 64)) {
         return Err("checksum is none".to_owned());
     }
-    Ok(Opening { opened_at: now, until, steps, checksum, answered: None })
+    Ok(Opening { opened_at: now, until, steps, checksum, ..Opening::default() })
 }
 
 // === impl Action ===

@@ -28,6 +28,8 @@ fn gates_open_and_close() {
         assert_eq!(ask("check"), (200, "Approved".to_owned()), "{road}");
         assert_eq!(ask("close"), (202, String::new()), "{road}");
         assert_eq!(ask("check"), (403, "Forbidden".to_owned()), "{road}");
+        assert_eq!(ask("open"), (202, String::new()), "{road}: as often as it is asked");
+        assert_eq!(ask("check"), (200, "Approved".to_owned()), "{road}");
     }
     tester.until_logged("rollout gate open: done");
     tester.until_logged("\"canary\":\"podinfo.test\"");

@@ -5,6 +5,7 @@
 mod access;
 mod command;
 mod gates;
+mod ports;
 mod remote;
 mod support;
 mod tasks;

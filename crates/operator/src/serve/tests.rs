@@ -132,6 +132,26 @@ async fn silent_connections_do_not_delay_the_stop() {
 }
 
 #[tokio::test]
+async fn probes_are_answered_while_others_hold_all_connections() {
+    let served = served().await;
+    let half = "GET /metrics HTTP/1.1\r\nHost: x\r\n";
+    let unread = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(50);
+    for text in ["", half, &unread] {
+        let mut held = Vec::new();
+        for _ in 0..BOUNDS.connections_max * 4 {
+            let mut stream = TcpStream::connect(served.address).await.unwrap();
+            stream.write_all(text.as_bytes()).await.unwrap();
+            held.push(stream);
+        }
+        for path in ["/healthz", "/readyz"] {
+            let answer = timeout(Duration::from_secs(4), fetch(&served, path)).await;
+            let answer = answer.expect("before connections without a head end by themselves");
+            assert!(answer.starts_with("HTTP/1.1 200 OK"), "{path} {text:?}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn nonsense_is_answered_or_cut_off() {
     let served = served().await;
     let answer = exchange(served.address, "\u{1}\u{2}\u{3} nonsense\r\n\r\n").await;

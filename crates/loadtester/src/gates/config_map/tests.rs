@@ -20,7 +20,10 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Notify, task::spawn_blocking};
 
 use super::*;
-use crate::gates::{GateCall, Gates, Kind};
+use crate::{
+    auth::CallSignature,
+    gates::{GateCall, GateError, Gates, Kind},
+};
 
 /// One ConfigMap, with versions as the API server has them.
 #[derive(Default)]
@@ -119,7 +122,7 @@ async fn of_many_that_ask_at_once_as_many_get_a_step_as_there_are() {
     let gates = server.start().await;
     let opening = Opening { steps: Some(3), ..Opening::default() };
     let opened = Arc::clone(&gates);
-    spawn_blocking(move || opened.open(&key("app"), &opening, 0).unwrap()).await.unwrap();
+    spawn_blocking(move || opened.open(&key("app"), &opening, None, 0).unwrap()).await.unwrap();
     let asked: Vec<_> = (0..12)
         .map(|_| {
             let gates = Arc::clone(&gates);
@@ -131,4 +134,30 @@ async fn of_many_that_ask_at_once_as_many_get_a_step_as_there_are() {
         *granted.entry(asked.await.unwrap()).or_insert(0) += 1;
     }
     assert_eq!(granted, BTreeMap::from([(true, 3), (false, 9)]));
+}
+
+#[tokio::test]
+async fn a_call_that_one_has_carried_out_is_refused_by_all_once_another_closed_the_gate() {
+    let server = Arc::new(Server::default());
+    let (one, other) = (server.start().await, server.start().await);
+    let change = async |gates: &Arc<Gates>, opens: bool, at| {
+        let gates = Arc::clone(gates);
+        let call = CallSignature { at, mark: at.to_string() };
+        let changes = move || {
+            if opens {
+                gates.open(&key("app"), &Opening::default(), Some(&call), 0)
+            } else {
+                gates.close(&key("app"), Some(&call), 0)
+            }
+        };
+        spawn_blocking(changes).await.unwrap()
+    };
+    change(&one, true, 1).await.unwrap();
+    assert!(check(&other).await);
+    change(&other, false, 2).await.unwrap();
+    for gates in [&one, &other] {
+        let again = change(gates, true, 1).await;
+        assert!(matches!(again, Err(GateError::Outdated(_))), "{again:?}");
+        assert!(!check(gates).await);
+    }
 }

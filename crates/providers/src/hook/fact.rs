@@ -39,6 +39,7 @@ pub fn phase_of(fact: &Fact, phase: Phase) -> Phase {
         | Fact::PreRolloutFailed { .. }
         | Fact::CheckFailed(..)
         | Fact::Ambiguous(..)
+        | Fact::SecretNotLabelled(..)
         | Fact::NoData(..)
         | Fact::AwaitingData(..)
         | Fact::AwaitingInterval
@@ -111,6 +112,7 @@ pub fn occasion(fact: &Fact) -> Option<Occasion> {
         | Fact::ScaledUpAgain
         | Fact::CanaryNotReady(..)
         | Fact::Ambiguous(..)
+        | Fact::SecretNotLabelled(..)
         | Fact::AwaitingData(..)
         | Fact::AwaitingInterval
         | Fact::Advanced(..)

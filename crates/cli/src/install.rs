@@ -37,7 +37,8 @@ pub(crate) struct Args {
     #[arg(long)]
     without_crds: bool,
     /// Flags of `tidegate operator`, after `--`. New installations confine references to a canary's own
-    /// namespace; `--no-cross-namespace-refs=false` allows others, as Flagger does.
+    /// namespace; `--no-cross-namespace-refs=false` allows others, as Flagger does. They require a label on
+    /// Secrets of metric templates; `--require-metric-secret-label=false` does not.
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<String>,
 }

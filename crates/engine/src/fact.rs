@@ -90,6 +90,8 @@ pub enum Fact {
     CheckFailed(String),
     /// The query of this metric has several results, and which one counts is chance.
     Ambiguous(String),
+    /// A Secret is sent to a metric server without a label of consent: a sentence with the Secret and the server.
+    SecretNotLabelled(String),
     /// There was nothing to measure, which is a failed check.
     NoData(String),
     /// There was nothing to measure, and the user would rather wait than count it.
@@ -297,6 +299,7 @@ impl Fact {
             Self::PreRolloutFailed { .. } => "PreRolloutFailed",
             Self::CheckFailed(_) => "CheckFailed",
             Self::Ambiguous(_) => "MetricAmbiguous",
+            Self::SecretNotLabelled(_) => "SecretNotLabelled",
             Self::NoData(_) => "NotEnoughData",
             Self::AwaitingData(_) => "WaitingForData",
             Self::AwaitingInterval => "WaitingForInterval",
@@ -402,6 +405,7 @@ impl Fact {
             | Self::PreRolloutFailed { .. }
             | Self::CheckFailed(_)
             | Self::Ambiguous(_)
+            | Self::SecretNotLabelled(_)
             | Self::NoData(_)
             | Self::AwaitingData(_)
             | Self::Drifted { .. }

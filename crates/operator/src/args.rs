@@ -144,6 +144,11 @@ pub struct Args {
         num_args = 0..=1, require_equals = true, default_value = "false",
         default_missing_value = "true", value_parser = boolean)]
     pub no_cross_namespace_refs: bool,
+    /// Send a Secret to a metric server only if its label tidegate.dev/for-metrics is "true".
+    #[arg(long, value_name = "BOOL", help_heading = SAFETY,
+        num_args = 0..=1, require_equals = true, default_value = "false",
+        default_missing_value = "true", value_parser = boolean)]
+    pub require_metric_secret_label: bool,
     /// File with a secret; calls of hooks are signed with its first line, as the load tester checks it.
     #[arg(long, value_name = "FILE", help_heading = SAFETY)]
     pub hook_secret_file: Option<PathBuf>,

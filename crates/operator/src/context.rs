@@ -47,6 +47,8 @@ pub struct Options {
     pub included: LabelPrefixes,
     pub config_tracking: bool,
     pub cross_namespace: CrossNamespace,
+    /// Secrets are sent to metric servers only with the label of consent.
+    pub require_metric_secret_label: bool,
     /// Receives all events of canaries that have no event hook of their own.
     pub event_webhook: Option<String>,
     /// A file with the secret that calls of hooks are signed with.
@@ -141,6 +143,7 @@ impl Default for Options {
             included: LabelPrefixes::parse(""),
             config_tracking: true,
             cross_namespace: CrossNamespace::Allowed,
+            require_metric_secret_label: false,
             event_webhook: None,
             hook_secret_file: None,
             cluster_name: String::new(),

@@ -278,6 +278,8 @@ impl Install {
             // Flagger's default is off. A canary must not use the templates, chats and Secrets of others;
             // `--no-cross-namespace-refs=false` allows it, and the last flag counts.
             "--no-cross-namespace-refs".to_owned(),
+            // The same: a template must not send any Secret of its namespace anywhere.
+            "--require-metric-secret-label".to_owned(),
         ];
         arguments.extend(self.arguments.iter().cloned());
         let probe = |path: &str| json!({ "httpGet": { "path": path, "port": "http" } });

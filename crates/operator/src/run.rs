@@ -255,6 +255,7 @@ fn options(settings: &Settings, metrics_server: String) -> Options {
         } else {
             CrossNamespace::Allowed
         },
+        require_metric_secret_label: settings.require_metric_secret_label,
         hook_secret_file: settings.hook_secret_file.clone(),
         event_webhook: settings.event_webhook.as_ref().map(|url| url.uri().to_string()),
         cluster_name: settings.cluster_name.clone(),

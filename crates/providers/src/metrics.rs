@@ -27,6 +27,7 @@ pub mod google;
 mod graphite;
 mod influxdb;
 mod keptn;
+mod language;
 pub mod limits;
 mod newrelic;
 pub mod observer;
@@ -43,6 +44,7 @@ use tidegate_api::canary::analysis::{AnalysisMetric, ObjectRef};
 
 pub use self::{
     cloud_environment::CloudEnvironment,
+    language::query_language,
     limits::{Check, Measure, Warning},
     observer::{Dialect, Observer},
     query_machine::{ProviderError, QueryMachine, Question, Reply, Step},

@@ -141,7 +141,9 @@ impl Servers {
         let [prometheus, graphite, influxdb] = [prometheus, graphite, influxdb]
             .map(|query| query.replace("WINDOW", &window).replace("BUCKET", InfluxDb::BUCKET));
         let token = json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "influxdb" },
+            "apiVersion": "v1", "kind": "Secret",
+            // The operator runs as installed, where this label is required.
+            "metadata": { "name": "influxdb", "labels": { "tidegate.dev/for-metrics": "true" } },
             "stringData": { "token": self.influxdb.token(), "org": "shop" },
         });
         let mut by_influxdb = template("influxdb", self.influxdb.url(), influxdb);

@@ -9,7 +9,7 @@ use crate::markdown::{Page, pages};
 const OURS: [&str; 5] = ["try", "sandbox", "crds", "install", "operator"];
 
 /// The verbs of kubectl that pages use.
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 16] = [
     "annotate",
     "apply",
     "auth",
@@ -19,6 +19,7 @@ const VERBS: [&str; 15] = [
     "describe",
     "explain",
     "get",
+    "label",
     "logs",
     "patch",
     "rollout",

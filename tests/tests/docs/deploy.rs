@@ -73,7 +73,7 @@ fn the_load_tester_lets_the_operator_in_where_install_puts_it() {
 }
 
 #[test]
-fn new_installations_confine_references_and_the_user_has_the_last_word() {
+fn new_installations_confine_references_and_secrets_and_the_user_has_the_last_word() {
     let arguments = |own: &[&str]| {
         let arguments = own.iter().map(|it| (*it).to_owned()).collect();
         let install = Install {
@@ -92,4 +92,7 @@ fn new_installations_confine_references_and_the_user_has_the_last_word() {
     };
     assert!(arguments(&[]).no_cross_namespace_refs);
     assert!(!arguments(&["--no-cross-namespace-refs=false"]).no_cross_namespace_refs);
+    assert!(arguments(&[]).require_metric_secret_label);
+    let own = ["--require-metric-secret-label=false"];
+    assert!(!arguments(&own).require_metric_secret_label);
 }

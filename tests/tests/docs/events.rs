@@ -202,6 +202,15 @@ fn rollout() -> Vec<Entry> {
             "The query should return one result; which of several counts is arbitrary. Recorded once per rollout",
         ),
         (
+            Fact::SecretNotLabelled(
+                tidegate_providers::consent::Consent::of("shop", "login", &serde_json::Value::Null)
+                    .warning("datadog", "api.datadoghq.com")
+                    .unwrap_or_default(),
+            ),
+            Event,
+            "A warning only, unless `--require-metric-secret-label` is set. Recorded once for each generation of the canary",
+        ),
+        (
             Fact::NoData(silence.into()),
             Event,
             "No data, usually because there is no traffic: one more failed check",

@@ -302,7 +302,44 @@ async fn no_secret_leaves_the_operator() {
             assert!(!told.is_empty(), "{kind}: {chat} was told");
         }
         assert!(log.text().contains("own_query"), "{kind}: the log tells most");
+        let events = world.events().into_iter();
+        let warnings = events.filter(|(reason, _)| reason == "SecretNotLabelled");
+        let warnings: Vec<_> = warnings.map(|(_, text)| text).collect();
+        let [warning] = warnings.as_slice() else { panic!("{kind}: {warnings:?}") };
+        assert!(warning.starts_with("Secret default/metrics is sent to "), "{warning}");
+        assert!(warning.contains(&format!(" ({kind}) without the label")), "{warning}");
         assert_silent(&world, &log, &format!("{kind}: a good release"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_without_its_owners_consent_goes_to_no_metric_server() {
+    for provider in providers() {
+        let kind = provider.kind;
+        let file = SecretFile::new(&format!("unlabelled-{kind}"), MARKER);
+        let mut world = marked(&provider, &file);
+        world.options.require_metric_secret_label = true;
+        world.start().await;
+        reach(&world, "Initialized").await;
+        release(&world, "web:2.0");
+        reach(&world, "Failed").await;
+        let is_metric =
+            |call: &Call| !call.to.starts_with("hooks/") && !call.to.starts_with("chat.");
+        let asked: Vec<_> = world.network.calls().into_iter().filter(is_metric).collect();
+        assert!(
+            asked.is_empty(),
+            "{kind}: {:?}",
+            asked.iter().map(|it| &it.to).collect::<Vec<_>>()
+        );
+        let events = format!("{:?}", world.events());
+        let command =
+            "kubectl label secret metrics --namespace default tidegate.dev/for-metrics=true";
+        assert!(events.contains(command), "{kind}: {events}");
+        let label = json!({ "metadata": { "labels": { "tidegate.dev/for-metrics": "true" } } });
+        world.patch(SECRETS, "metrics", &label);
+        release(&world, "web:3.0");
+        reach(&world, "Succeeded").await;
+        assert!(world.network.calls().iter().any(is_metric), "{kind}");
     }
 }
 

@@ -2,7 +2,16 @@
 //! administrator's.
 
 use kube_sandbox::cluster::Resource;
+use promql::{Database, Labels, Query, Value as Answer};
 use serde_json::{Value, json};
+use tidegate_api::{
+    canary::{Canary, analysis::AnalysisMetric},
+    metric_template::MetricProvider,
+};
+use tidegate_providers::{
+    metrics::query_language,
+    template::{Model, render, render_confined},
+};
 use tidegate_tests::{
     network::{Metric, Reply, Way},
     rollout::{SECRETS, World},
@@ -155,4 +164,60 @@ async fn nothing_but_errors_is_a_bad_rate_and_no_silence() {
         "{texts}"
     );
     assert!(!texts.contains("NotEnoughData"), "{texts}");
+}
+
+/// Whether a query reads the series of others, as an evaluator of `PromQL` understands it.
+fn reads_secret(query: &str) -> bool {
+    let database = Database::new();
+    for (labels, value) in
+        [(Labels::of("up", &[("shop", "eu")]), 1.0), (Labels::of("secret", &[]), 1e9)]
+    {
+        database.append(&labels, 60_000, value).expect("it has room");
+    }
+    match Query::new(query).instant(&database, 60_000) {
+        Ok(Answer::Vector(samples)) => samples.iter().any(|it| it.value >= 1e9),
+        _ => false,
+    }
+}
+
+#[test]
+fn a_variable_for_the_template_of_another_namespace_reads_no_series_of_its_own_choice() {
+    let mut canary = canary_of("web", GATEWAY_API, by_weight());
+    canary["metadata"]["namespace"] = json!("default");
+    let canary: Canary = serde_json::from_value(canary).expect("a canary");
+    let provider = json!({ "type": "prometheus", "secretRef": { "name": "login" } });
+    let provider: MetricProvider = serde_json::from_value(provider).expect("a provider");
+    let templates = [
+        r#"sum(up{shop="X"})"#,
+        "sum(up{shop=~'X'}) or vector(0)",
+        "sum(up) > bool X",
+        "sum(sum_over_time(up[X]))",
+        "topk(X, up)",
+        "quantile_over_time(X, up[5m])",
+        "sum(up) # at X",
+    ];
+    let ends = ["", "1", "1, up)", "1m]))", "eu\"})", "eu'})", "`", "a\n"];
+    let reads = [" or secret", " + on() group_right() secret", ") or secret", " or (secret"];
+    let rests = ["", " #", ")", " or up{shop=\"", " or up{shop='"];
+    let (mut leaks, mut taken) = (0, 0);
+    for template in templates {
+        let source = template.replace('X', "{{ variables.x }}");
+        let values =
+            ends.iter().flat_map(|end| reads.iter().map(move |read| format!("{end}{read}")));
+        let values =
+            values.flat_map(|value| rests.iter().map(move |rest| format!("{value}{rest}")));
+        for value in values.chain(["eu".to_owned(), "1".to_owned(), "1m".to_owned()]) {
+            let metric = json!({ "name": "m", "templateVariables": { "x": value } });
+            let metric: AnalysisMetric = serde_json::from_value(metric).expect("a metric");
+            let model = Model::of(&canary, &metric).expect("values");
+            leaks += usize::from(render("t", &source, &model).is_ok_and(|it| reads_secret(&it)));
+            let Ok(model) = model.for_foreign_template("prometheus") else { continue };
+            let language = query_language(&provider);
+            let Ok(query) = render_confined("t", &source, &model, language) else { continue };
+            assert!(!reads_secret(&query), "{query}");
+            taken += 1;
+        }
+    }
+    assert!(leaks > 20, "in templates of the own namespace {leaks} values read it");
+    assert!(taken > 20, "{taken} values were taken");
 }

@@ -131,6 +131,7 @@ impl Fact {
                      Sum or average them in the query."
                 )
             }
+            Self::SecretNotLabelled(text) => text.clone(),
             Self::NoData(why) => {
                 format!("A metric of {canary} has no value, which counts as a failed check: {why}")
             }

@@ -39,6 +39,7 @@ pub struct Settings {
     /// File with the secret that signs calls of hooks. It existed, and was not empty, at the start.
     pub hook_secret_file: Option<PathBuf>,
     pub no_cross_namespace_refs: bool,
+    pub require_metric_secret_label: bool,
     pub http: Policy,
     pub log: LogSettings,
     /// Invalid settings that do not keep the operator from starting. To be logged.
@@ -162,6 +163,7 @@ impl Settings {
             cluster_name: args.cluster_name,
             hook_secret_file: args.hook_secret_file.map(holds_secret).transpose()?,
             no_cross_namespace_refs: args.no_cross_namespace_refs,
+            require_metric_secret_label: args.require_metric_secret_label,
             http: Policy {
                 allow_loopback: args.allow_loopback_hooks,
                 allow: args.allow_addresses,
@@ -171,15 +173,7 @@ impl Settings {
                 in_flight_max: args.requests_in_flight.into(),
                 in_flight_per_namespace_max: args.requests_in_flight_per_namespace.into(),
             },
-            log: LogSettings {
-                level: log::level(&args.log_level),
-                format: args.log_format.unwrap_or(match args.zap_encoding.as_str() {
-                    "console" => LogFormat::Text,
-                    _ => LogFormat::Json,
-                }),
-                obeys_rust_log: true,
-                is_sampled: false,
-            },
+            log: log_settings(&args.log_level, args.log_format, &args.zap_encoding),
             warnings,
         })
     }
@@ -217,6 +211,16 @@ impl Alerts {
             user: self.slack_user.clone(),
             channel: self.slack_channel.clone(),
         })
+    }
+}
+
+fn log_settings(level: &str, format: Option<LogFormat>, zap_encoding: &str) -> LogSettings {
+    let by_zap = if zap_encoding == "console" { LogFormat::Text } else { LogFormat::Json };
+    LogSettings {
+        level: log::level(level),
+        format: format.unwrap_or(by_zap),
+        obeys_rust_log: true,
+        is_sampled: false,
     }
 }
 

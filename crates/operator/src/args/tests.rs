@@ -61,6 +61,7 @@ fn without_flags_the_defaults_are_flaggers() {
     assert!(settings.notifier.is_none());
     assert!(settings.event_webhook.is_none());
     assert!(!settings.no_cross_namespace_refs);
+    assert!(!settings.require_metric_secret_label);
     assert_eq!(settings.http, crate::http::Policy::default());
     assert_eq!(settings.log.level, Level::DEBUG);
     assert_eq!(settings.log.format, LogFormat::Json);

@@ -8,7 +8,10 @@
 //! If everything else passed and there was nothing to measure, it has no data, which is a failed check too,
 //! unless all metrics without data have `onNoData: hold`.
 
+use std::collections::BTreeSet;
+
 use futures::{StreamExt, stream};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tidegate_api::{
     MetricTemplate,
@@ -18,11 +21,13 @@ use tidegate_api::{
     },
     metric_template::MetricTemplateSpec,
 };
-use tidegate_engine::{Checks, Measurement, Verdict};
+use tidegate_engine::{Checks, Fact, Measurement, Verdict};
 use tidegate_providers::{
+    consent::Consent,
     metrics::{
         Builtin, Check, Measure, Observer, QueryError, QueryMachine, Question as MetricQuestion,
-        Reading, Source, limits::judge, prometheus::PROBE, sources, success_rate_without_value,
+        Reading, Source, limits::judge, prometheus::PROBE, query_language, sources,
+        success_rate_without_value,
     },
     template::{self, Model},
     workload::{SERVICE, WorkloadKind},
@@ -31,14 +36,14 @@ use tracing::debug;
 
 use super::{
     canary_ref::CanaryRef,
-    hooks,
+    events, hooks,
     inputs::reference_key,
     metric_query::{QueryFailure, Server, Shared, cloud_environment, query, run},
     observation::Observation,
 };
 use crate::{
     cluster::{ENDPOINT_SLICE, METRIC_TEMPLATE, cache::Key, write::WriteError},
-    secrets::SecretData,
+    secrets::{self, SecretData},
 };
 
 /// Queries of one check at the same time.
@@ -51,14 +56,30 @@ type Judged<'a> = Vec<(&'a AnalysisMetric, Result<Judgement, NoValue>)>;
 pub(super) struct Analysis<'a> {
     canary: &'a CanaryRef,
     observation: &'a Observation,
+    warned: &'a Warned,
     shared: Shared,
+}
+
+/// Warnings about Secrets without a label of consent, and the generation of the canary they were recorded at.
+#[derive(Default)]
+pub(super) struct Warned(Mutex<(Option<i64>, BTreeSet<String>)>);
+
+/// A template and the Secret that it names.
+struct Template {
+    key: Key,
+    spec: MetricTemplateSpec,
+    secret: Option<(Consent, SecretData)>,
 }
 
 // === impl Analysis ===
 
 impl<'a> Analysis<'a> {
-    pub(super) fn new(canary: &'a CanaryRef, observation: &'a Observation) -> Self {
-        Self { canary, observation, shared: Shared::default() }
+    pub(super) fn new(
+        canary: &'a CanaryRef,
+        observation: &'a Observation,
+        warned: &'a Warned,
+    ) -> Self {
+        Self { canary, observation, warned, shared: Shared::default() }
     }
 }
 
@@ -248,22 +269,12 @@ impl Analysis<'_> {
         reference: &ObjectRef,
         model: &Model,
     ) -> Result<Reading, NoValue> {
-        let (key, spec, secret) = self.template(reference).await.map_err(NoValue::QueryFailed)?;
-        let strangers;
-        let model = if key.namespace == self.canary.key.namespace {
-            model
-        } else {
-            strangers = model
-                .clone()
-                .for_foreign_template(spec.provider.provider_type.as_str())
-                .map_err(NoValue::error)?;
-            &strangers
-        };
-        let query =
-            template::render(&key.to_string(), &spec.query, model).map_err(NoValue::error)?;
+        let template = self.template(reference).await.map_err(NoValue::QueryFailed)?;
+        let Template { key, spec, .. } = &template;
+        let query = self.query(&template, model)?;
         debug!(canary = %self.canary.key, metric = metric.name, query, provider = spec.provider.provider_type.as_str(), "Query");
         let about = format!("{}/{}", self.canary.key, metric.name);
-        let machine = self.machine((&key, &spec), secret.as_ref(), &query, metric, &about);
+        let machine = self.machine(&template, &query, metric, &about).await;
         let machine = machine.map_err(NoValue::QueryFailed)?;
         let question = format!("{key}\n{}\n{query}", metric.interval());
         let answer = self.shared.once(question, run(self.canary, &machine)).await;
@@ -279,11 +290,27 @@ impl Analysis<'_> {
         })
     }
 
-    /// The query machine of a template.
-    fn machine(
+    /// The query of a template. One of another namespace is queried with a login that is not the canary's.
+    fn query(&self, template: &Template, model: &Model) -> Result<String, NoValue> {
+        let Template { key, spec, .. } = template;
+        let (name, provider) = (key.to_string(), &spec.provider);
+        if key.namespace == self.canary.key.namespace {
+            return template::render(&name, &spec.query, model).map_err(NoValue::error);
+        }
+        let model = model.clone().for_foreign_template(provider.provider_type.as_str());
+        let model = model.map_err(NoValue::error)?;
+        let query = if provider.secret_ref.is_some() {
+            template::render_confined(&name, &spec.query, &model, query_language(provider))
+        } else {
+            template::render(&name, &spec.query, &model)
+        };
+        query.map_err(NoValue::error)
+    }
+
+    /// The query machine of a template whose Secret may be sent.
+    async fn machine(
         &self,
-        (key, spec): (&Key, &MetricTemplateSpec),
-        secret: Option<&SecretData>,
+        Template { key, spec, secret }: &Template,
         query: &str,
         metric: &AnalysisMetric,
         asker: &str,
@@ -292,7 +319,7 @@ impl Analysis<'_> {
         let environment = cloud_environment();
         let question = MetricQuestion {
             provider: &spec.provider,
-            secret: secret.map(|secret| &**secret),
+            secret: secret.as_ref().map(|(_, data)| &**data),
             query,
             interval: metric.interval(),
             now: self.canary.cx.clock.now(),
@@ -305,14 +332,34 @@ impl Analysis<'_> {
         } else {
             QueryMachine::of(&question)
         };
-        machine.map_err(|error| format!("metric template {key}: {error}"))
+        let machine = machine.map_err(|error| format!("metric template {key}: {error}"))?;
+        if let Some((consent, _)) = secret
+            && let Some(host) = machine.receiver()
+        {
+            let checked = consent.check_host(host).and_then(|()| {
+                let is_required = self.canary.cx.options.require_metric_secret_label;
+                if is_required { consent.check_label() } else { Ok(()) }
+            });
+            checked.map_err(|error| format!("metric template {key}: {error}"))?;
+            if let Some(warning) = consent.warning(machine.provider(), host) {
+                self.warn(warning).await;
+            }
+        }
+        Ok(machine)
     }
 
-    /// A template, its key and the Secret that it names.
-    async fn template(
-        &self,
-        reference: &ObjectRef,
-    ) -> Result<(Key, MetricTemplateSpec, Option<SecretData>), String> {
+    /// Records a warning about a Secret, once for each generation of the canary.
+    async fn warn(&self, warning: String) {
+        let raw = self.observation.raw();
+        if !self.warned.is_first(raw["metadata"]["generation"].as_i64(), &warning) {
+            return;
+        }
+        let fact = Fact::SecretNotLabelled(warning);
+        let text = fact.text(&self.observation.names);
+        events::record(self.canary, raw, fact.reason(), fact.tone(), &text).await;
+    }
+
+    async fn template(&self, reference: &ObjectRef) -> Result<Template, String> {
         let key = reference_key(&self.canary.key.namespace, reference);
         let template = self.canary.cx.cluster.cache.get(METRIC_TEMPLATE, &key);
         let template = template.ok_or_else(|| format!("metric template {key} does not exist"))?;
@@ -320,12 +367,13 @@ impl Analysis<'_> {
             .map_err(|_| format!("metric template {key} cannot be read"))?;
         let secret = match &template.spec.provider.secret_ref {
             Some(secret) => {
-                let cluster = &self.canary.cx.cluster;
-                Some(SecretData::read(cluster, &key.namespace, &secret.name).await?)
+                let (cluster, name) = (&self.canary.cx.cluster, &secret.name);
+                let secret = secrets::read(cluster, &key.namespace, name).await?;
+                Some((Consent::of(&key.namespace, name, &secret), SecretData::of(&secret)))
             }
             None => None,
         };
-        Ok((key, template.spec, secret))
+        Ok(Template { key, spec: template.spec, secret })
     }
 
     /// The Prometheus of built-in and inline queries.
@@ -350,10 +398,9 @@ impl Analysis<'_> {
             let (name, answer) = match (Builtin::named(&metric.name), &metric.template_ref) {
                 (Some(_), _) => ("prometheus", query(self.canary, &self.server(), PROBE).await),
                 (None, Some(reference)) => {
-                    let (key, spec, secret) = self.template(reference).await?;
+                    let template = self.template(reference).await?;
                     let about = format!("{}/{}", self.canary.key, metric.name);
-                    let machine =
-                        self.machine((&key, &spec), secret.as_ref(), "", metric, &about)?;
+                    let machine = self.machine(&template, "", metric, &about).await?;
                     (machine.provider(), run(self.canary, &machine).await)
                 }
                 (None, None) => continue,
@@ -366,6 +413,19 @@ impl Analysis<'_> {
             }
         }
         Ok(())
+    }
+}
+
+// === impl Warned ===
+
+impl Warned {
+    /// Whether a warning is new at this generation.
+    fn is_first(&self, generation: Option<i64>, warning: &str) -> bool {
+        let mut warned = self.0.lock();
+        if warned.0 != generation {
+            *warned = (generation, BTreeSet::new());
+        }
+        warned.1.insert(warning.to_owned())
     }
 }
 

@@ -18,7 +18,7 @@ use tracing::{Span, debug, info_span, warn};
 
 use super::{
     act::{Actor, Failure},
-    analysis::Analysis,
+    analysis::{Analysis, Warned},
     canary_ref::CanaryRef,
     env::{Env, NotYet},
     hooks, left_behind,
@@ -50,6 +50,8 @@ pub(super) struct CanaryReconciler {
     canary: CanaryRef,
     memo: Memo,
     actor: Actor,
+    /// Secrets without a label of consent.
+    warned: Warned,
     /// A write was not answered, so the cache may lag behind our own writes.
     cache_may_lag: bool,
     /// The metrics labels of the pass, if it has made a check or a step.
@@ -82,7 +84,14 @@ impl CanaryReconciler {
     pub(super) fn new(cx: Arc<Context>, key: Key, uid: String) -> Self {
         let actor = Actor::new(&cx, &key);
         let canary = CanaryRef { cx, key, uid };
-        Self { canary, memo: Memo::default(), actor, cache_may_lag: false, timed: None }
+        Self {
+            canary,
+            memo: Memo::default(),
+            actor,
+            warned: Warned::default(),
+            cache_may_lag: false,
+            timed: None,
+        }
     }
 
     /// True if pods of a workload that is not ready name another cause than before.
@@ -135,7 +144,7 @@ impl CanaryReconciler {
             raw.is_none_or(|raw| raw["metadata"]["deletionTimestamp"].is_string())
         };
         let was_deleted = observation.observed.lifecycle.deleted_at.is_some();
-        let answer = answer(&self.canary, observation, question);
+        let answer = answer(&self.canary, observation, &self.warned, question);
         let waited = pass.wait_for(answer, || !was_deleted && is_deleted()).await;
         match waited {
             Waited::Stopped => return None,
@@ -336,10 +345,16 @@ impl Reconciler for CanaryReconciler {
     }
 }
 
-async fn answer(canary: &CanaryRef, observation: &Observation, question: Question) -> Answer {
+async fn answer(
+    canary: &CanaryRef,
+    observation: &Observation,
+    warned: &Warned,
+    question: Question,
+) -> Answer {
+    let analysis = || Analysis::new(canary, observation, warned);
     match question {
-        Question::Backends => Answer::Backends(Analysis::new(canary, observation).backends().await),
-        Question::Checks => Answer::Checks(Analysis::new(canary, observation).check().await),
+        Question::Backends => Answer::Backends(analysis().backends().await),
+        Question::Checks => Answer::Checks(analysis().check().await),
         Question::Gate(GateKind::Rollback) => {
             Answer::Rollback(hooks::rollback(canary, observation).await)
         }

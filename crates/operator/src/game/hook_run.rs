@@ -16,6 +16,7 @@ use tidegate_engine::{
     },
 };
 use tidegate_providers::{
+    consent::Consent,
     game::{
         HOOK_RUN,
         condition::Matcher,
@@ -197,6 +198,9 @@ impl HookRunReconciler {
                 names::FOR_HOOKS
             ));
         }
+        let host = question.request.url.host().unwrap_or_default();
+        let consent = Consent::of(namespace, &name, &secret);
+        consent.check_host(host).map_err(|error| error.to_string())?;
         question.authorize(&SecretData::of(&secret))
     }
 

@@ -40,6 +40,7 @@ pub fn phase_of(fact: &Fact, phase: Phase) -> Phase {
         | Fact::PreRolloutFailed { .. }
         | Fact::CheckFailed(..)
         | Fact::Ambiguous(..)
+        | Fact::SecretNotLabelled(..)
         | Fact::NoData(..)
         | Fact::AwaitingData(..)
         | Fact::AwaitingInterval
@@ -113,6 +114,7 @@ pub fn occasion(fact: &Fact) -> Option<Occasion> {
         | Fact::ScaledUpAgain
         | Fact::CanaryNotReady(..)
         | Fact::Ambiguous(..)
+        | Fact::SecretNotLabelled(..)
         | Fact::AwaitingData(..)
         | Fact::AwaitingInterval
         | Fact::Advanced(..)

@@ -247,6 +247,8 @@ pub const STEPS_MAX: usize = 24;
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// Credentials are not used in this time before their end.
 const BEFORE_THE_END: SignedDuration = SignedDuration::from_secs(60);
+/// The host name of the cluster's own API server.
+const API_SERVER: &str = "kubernetes.default.svc";
 /// An analysis is looked at ten times, a second apart.
 const LOOKING: Duration = Duration::from_secs(10);
 
@@ -364,6 +366,15 @@ impl QueryMachine {
                 replies.get(..used).map(|replies| (replies, until))
             }
             Stage::Ready { .. } | Stage::Ask(_) | Stage::Failed(_) => None,
+        }
+    }
+
+    /// The host that the contents of the Secret are sent to; nothing if they are not used.
+    pub fn receiver(&self) -> Option<&str> {
+        match &self.plan {
+            Plan::Http(plan) => plan.call.request.url.host(),
+            Plan::Cluster(call, _) => call.authorization.as_ref().map(|_| API_SERVER),
+            Plan::Analysis(_) | Plan::Known(_) => None,
         }
     }
 

@@ -105,7 +105,12 @@ fn call(question: &Question<'_>, query: &str) -> Result<Call, ProviderError> {
 
 /// The address, if it is that of Google's Prometheus.
 fn promql<'a>(question: &Question<'a>) -> Option<&'a str> {
-    Some(support::address(question, "")).filter(|address| address.starts_with(PROMQL_PREFIX))
+    Some(support::address(question, "")).filter(|address| is_promql(address))
+}
+
+/// Whether queries to this address are `PromQL`.
+pub(super) fn is_promql(address: &str) -> bool {
+    address.trim().starts_with(PROMQL_PREFIX)
 }
 
 fn promql_call(question: &Question<'_>, address: &str, query: &str) -> Result<Call, ProviderError> {

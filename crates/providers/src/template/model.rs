@@ -53,6 +53,8 @@ pub enum ModelError {
 const NAME_MAX: usize = 253;
 /// Longest interval; `23h59m59s999ms` has fourteen characters.
 const INTERVAL_MAX: usize = 32;
+/// Begin, end or escape strings of query languages.
+const ENDS: &str = "\"'`\\";
 /// Most variables of one metric.
 const VARIABLES_MAX: usize = 256;
 /// Units of time of Prometheus, longer ones first where one begins another.
@@ -104,13 +106,17 @@ impl Model {
             // The query is part of an address: another parameter would be another query.
             "graphite" => "\"'`\\&;#%+?",
             "keptn" | "externalmetrics" => "\"'`\\&;#%+?/",
-            _ => "\"'`\\",
+            _ => ENDS,
         };
-        let tame = |text: &str| !text.chars().any(|it| it.is_control() || ends.contains(it));
-        match self.variables.iter().find(|(_, value)| !tame(value)) {
+        match self.variables.iter().find(|(_, value)| !is_tame(value, ends)) {
             Some((key, _)) => Err(ModelError::Foreign(excerpt(key.as_bytes()))),
             None => Ok(self),
         }
+    }
+
+    /// Whether the names of variables could be values of them for any foreign template: a loop can print them.
+    pub(super) fn has_tame_keys(&self) -> bool {
+        self.variables.keys().all(|key| is_tame(key, ENDS))
     }
 
     /// Addresses of the canary, if they were looked up.
@@ -197,6 +203,11 @@ impl Model {
         }
         Ok(self)
     }
+}
+
+/// Without line ends, other control characters and these.
+fn is_tame(text: &str, ends: &str) -> bool {
+    !text.chars().any(|it| it.is_control() || ends.contains(it))
 }
 
 /// Letters, digits and the marks that names of objects may have; none of them ends a literal.

@@ -3,7 +3,10 @@ use tidegate_api::canary::Canary;
 use tidegate_providers::workload::SECRET;
 
 use super::*;
-use crate::canary::testing::{Kit, Reply, in_analysis, knative};
+use crate::{
+    canary::testing::{Kit, Reply, in_analysis, knative},
+    cluster::CANARY,
+};
 
 fn model() -> Model {
     let canary: Canary = serde_json::from_value(json!({
@@ -55,7 +58,7 @@ fn inline(name: &str) -> Value {
 
 async fn check(kit: &Kit) -> Checks {
     let observation = kit.observe();
-    Analysis::new(&kit.canary(), &observation).check().await
+    Analysis::new(&kit.canary(), &observation, &Warned::default()).check().await
 }
 
 async fn verdict(kit: &Kit) -> Verdict {
@@ -366,6 +369,134 @@ async fn a_template_of_another_namespace_takes_tame_variables_only() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_login_of_another_namespace_is_used_for_values_in_its_query_only() {
+    let outside = "lag > {{ variables.shop }}";
+    let within = r#"lag{shop="{{ variables.shop }}"}"#;
+    let code = "1) or vector(0) #";
+    for (reason, namespace, has_login, query, value, passes) in [
+        ("code, with its login", "ops", true, outside, code, false),
+        ("a number", "ops", true, outside, "1", true),
+        ("text in a string", "ops", true, within, code, true),
+        ("code, without a login", "ops", false, outside, code, true),
+        ("code, in its own namespace", "shop", true, outside, code, true),
+    ] {
+        let reference = json!({ "name": "t", "namespace": namespace });
+        let metric = json!({ "name": "lag", "templateRef": reference,
+            "templateVariables": { "shop": value }, "thresholdRange": { "max": 5 } });
+        let kit = kit(&json!([metric]));
+        let mut object = template(query);
+        if has_login {
+            object["spec"]["provider"]["secretRef"] = json!({ "name": "login" });
+        }
+        object["metadata"] = json!({
+            "name": "t", "namespace": namespace, "resourceVersion": "5", "uid": "t",
+        });
+        kit.cx.cluster.cache.cache_insert(METRIC_TEMPLATE, object);
+        let path = format!("/api/v1/namespaces/{namespace}/secrets/login");
+        kit.api.put_at(&path, login(json!({})));
+        kit.net.answer("query", &[Reply::value("1")]);
+        let found = verdict(&kit).await;
+        assert_eq!(found == Verdict::Passed, passes, "{reason}: {found:?}");
+        if !passes {
+            assert!(failed(&found).contains("line 1: a variable has ')'"), "{found:?}");
+            assert!(kit.net.calls().is_empty(), "{reason}");
+        }
+    }
+}
+
+fn login(mut metadata: Value) -> Value {
+    metadata["name"] = json!("login");
+    json!({ "metadata": metadata, "data": { "token": "c2VzYW1l" } })
+}
+
+/// A canary whose template sends this Secret to `metrics.example`.
+fn sending(secret: Value, is_label_required: bool) -> Kit {
+    let metric = json!({ "name": "lag", "templateRef": { "name": "t" },
+        "thresholdRange": { "max": 5 } });
+    let mut bench = in_analysis("istio").spec(&json!({ "analysis": { "metrics": [metric] } }));
+    bench.options.require_metric_secret_label = is_label_required;
+    let kit = Kit::of(bench);
+    let mut object = template("lag");
+    object["spec"]["provider"]["secretRef"] = json!({ "name": "login" });
+    kit.put(METRIC_TEMPLATE, object);
+    kit.api.put(SECRET, secret);
+    kit.net.answer("query", &[Reply::value("1")]);
+    kit
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_is_sent_with_its_owners_consent() {
+    let label = || json!({ "tidegate.dev/for-metrics": "true" });
+    let hosts = |hosts: &str| json!({ "tidegate.dev/for-hosts": hosts });
+    let unlabelled = "metric template shop/t: Secret shop/login is not for metrics: it lacks the label \
+                      tidegate.dev/for-metrics: \"true\"; add it: \
+                      kubectl label secret login --namespace shop tidegate.dev/for-metrics=true";
+    let elsewhere =
+        "metric template shop/t: Secret shop/login is not for metrics.example: its annotation";
+    let cases = [
+        ("no label is needed", json!({}), false, None),
+        ("the label is needed", json!({}), true, Some(unlabelled)),
+        ("and there", json!({ "labels": label() }), true, None),
+        ("for this host", json!({ "annotations": hosts("metrics.example") }), false, None),
+        ("for another host", json!({ "annotations": hosts("a.example") }), false, Some(elsewhere)),
+        (
+            "labelled, for another host",
+            json!({ "labels": label(), "annotations": hosts("a.example") }),
+            true,
+            Some(elsewhere),
+        ),
+        (
+            "for this host, and not labelled",
+            json!({ "annotations": hosts("metrics.example") }),
+            true,
+            Some(unlabelled),
+        ),
+    ];
+    for (reason, metadata, is_required, refusal) in cases {
+        let kit = sending(login(metadata), is_required);
+        let found = verdict(&kit).await;
+        let observation = kit.observe();
+        let warned = Warned::default();
+        let backends = Analysis::new(&kit.canary(), &observation, &warned).backends().await;
+        match refusal {
+            None => {
+                assert_eq!((&found, &backends), (&Verdict::Passed, &Ok(())), "{reason}");
+                let call = &kit.net.calls()[0];
+                assert_eq!(call.header("authorization"), Some("Bearer sesame"), "{reason}");
+            }
+            Some(want) => {
+                assert!(failed(&found).starts_with(want), "{reason}: {found:?}");
+                assert!(backends.unwrap_err().starts_with(want), "{reason}");
+                assert!(kit.net.calls().is_empty(), "{reason}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unlabelled_secret_is_warned_of_once_for_each_generation() {
+    let kit = sending(login(json!({})), false);
+    let warned = Warned::default();
+    for (generation, want) in [(1, 1), (1, 1), (2, 2), (2, 2)] {
+        kit.edit(CANARY, "web", |canary| canary["metadata"]["generation"] = json!(generation));
+        let observation = kit.observe();
+        let canary = kit.canary();
+        let analysis = Analysis::new(&canary, &observation, &warned);
+        assert_eq!(analysis.check().await.verdict, Verdict::Passed);
+        assert_eq!(analysis.backends().await, Ok(()));
+        assert_eq!(kit.events().len(), want, "generation {generation}");
+    }
+    let (reason, message) = kit.events().remove(0);
+    assert_eq!(reason, "SecretNotLabelled");
+    let want = "Secret shop/login is sent to metrics.example (prometheus) without the label";
+    assert!(message.starts_with(want), "{message}");
+    let labelled =
+        sending(login(json!({ "labels": { "tidegate.dev/for-metrics": "true" } })), false);
+    assert_eq!(verdict(&labelled).await, Verdict::Passed);
+    assert_eq!(labelled.events(), []);
+}
+
+#[tokio::test(start_paused = true)]
 async fn objects_of_other_namespaces_are_asked_only_if_references_may_cross() {
     for (crosses, namespace, is_asked) in [
         (CrossNamespace::Allowed, "ops", true),
@@ -465,7 +596,8 @@ async fn backends_are_there_if_each_answers_sensibly() {
         prepare(&kit);
         kit.net.answer("query", &[reply]);
         let observation = kit.observe();
-        let found = Analysis::new(&kit.canary(), &observation).backends().await;
+        let warned = Warned::default();
+        let found = Analysis::new(&kit.canary(), &observation, &warned).backends().await;
         match (found, want) {
             (Ok(()), Ok(())) => {}
             (Err(why), Err(text)) => assert!(why.starts_with(text), "{reason}: {why}"),

@@ -270,6 +270,21 @@ async fn only_secrets_that_are_labelled_for_hooks_are_sent() {
         assert!(message.contains(want), "{reason}: {message}");
         assert!(kit.web.calls().is_empty(), "{reason}");
     }
+    let listing = |hosts: &str| {
+        let kit = stage(run.clone());
+        let mut secret = secret(&json!({ names::FOR_HOOKS: "true" }));
+        secret["metadata"]["annotations"] = json!({ "tidegate.dev/for-hosts": hosts });
+        kit.api.put(SECRET, secret);
+        kit
+    };
+    let kit = listing("other.example.com");
+    let message = measurement(&measured(&kit).await)["message"].clone();
+    let want = "Secret play/login is not for hooks.example.com: ";
+    assert!(message.as_str().unwrap().starts_with(want), "{message}");
+    assert!(kit.web.calls().is_empty());
+    let kit = listing("other.example.com, hooks.example.com");
+    measured(&kit).await;
+    assert_eq!(kit.web.calls().len(), 1);
     let kit = stage(run);
     kit.api.put(SECRET, secret(&json!({ names::FOR_HOOKS: "true" })));
     measured(&kit).await;

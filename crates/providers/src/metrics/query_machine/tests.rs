@@ -363,3 +363,35 @@ fn a_query_may_hold_anything_a_form_may() {
     let query = call.request.url.query().unwrap();
     assert!(!query.contains(['&', '#', '+', '"', '\\', '/']), "{query}");
 }
+
+#[test]
+fn the_receiver_of_a_secret_is_the_host_that_is_asked() {
+    let want = [
+        Some("p"),
+        Some("i"),
+        Some("api.datadoghq.com"),
+        None,
+        Some("monitoring.googleapis.com"),
+        Some("monitoring.eu-west-1.amazonaws.com"),
+        Some("insights-api.newrelic.com"),
+        Some("g"),
+        Some("d"),
+        None,
+        Some("stream.x"),
+    ];
+    for ((asked, before, _), want) in all().into_iter().zip(want) {
+        let machine = asked.machine().unwrap();
+        assert_eq!(machine.receiver(), want, "{machine:?}");
+        match machine.next(&before) {
+            Step::Send(call) => assert_eq!(call.request.url.host(), want, "{machine:?}"),
+            _ => assert_eq!(want, None, "{machine:?}: the cluster is asked as the operator"),
+        }
+    }
+    let with_token = asked("externalmetrics").query("m").secret(&[("token", "t")]);
+    assert_eq!(with_token.machine().unwrap().receiver(), Some("kubernetes.default.svc"));
+    let elsewhere = with_token.at("https://metrics.example");
+    assert_eq!(elsewhere.machine().unwrap().receiver(), Some("metrics.example"));
+    let spoofed =
+        asked("prometheus").at("http://trusted.example@other.example:9090/trusted.example");
+    assert_eq!(spoofed.machine().unwrap().receiver(), Some("other.example"));
+}

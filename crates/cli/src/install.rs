@@ -1,6 +1,6 @@
 //! `tidegate install`: everything a cluster needs, as manifests.
 
-use tidegate_operator::install::{Install, NAMESPACE, with_alert_secret, with_hook_secret};
+use tidegate_operator::install::{Install, NAMESPACE, Scope, with_alert_secret, with_hook_secret};
 
 use crate::printer::Printer;
 
@@ -14,7 +14,7 @@ pub(crate) struct Args {
     /// The container image: this program as its entry point.
     #[arg(long, value_name = "IMAGE")]
     image: String,
-    /// Where the operator lives. Canaries may be anywhere.
+    /// Where the operator lives. Canaries may be anywhere, but for `--namespaced`.
     #[arg(long, short, value_name = "NAME", default_value = NAMESPACE, value_parser = namespace_name)]
     namespace: String,
     /// Print the Namespace too. That of the default name is always printed; any other one must exist.
@@ -30,11 +30,23 @@ pub(crate) struct Args {
     /// Leave the custom resource definitions out.
     #[arg(long)]
     without_crds: bool,
+    /// Leave game workloads out: their definitions, and the role that may create pods.
+    #[arg(long)]
+    without_game: bool,
+    /// Leave changes of ConfigMaps and Secrets out: they start no rollout, and the role may not list any.
+    #[arg(long)]
+    without_config_tracking: bool,
+    /// Watch the namespace of `--namespace` only: a Role there, and a ClusterRole that reads nodes.
+    #[arg(long, requires = "namespace")]
+    namespaced: bool,
     /// Flags of `tidegate operator`, after `--`. New installations confine references to a canary's own
     /// namespace; `--no-cross-namespace-refs=false` allows others, as Flagger does.
-    #[arg(last = true, value_name = "FLAGS")]
+    #[arg(last = true, value_name = "FLAGS", value_parser = operator_flag)]
     flags: Vec<String>,
 }
+
+/// The API group of game workloads.
+const GAME_GROUP: &str = "tkex.tencent.com";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,7 +56,11 @@ Examples:
   For Gateway API:
     tidegate install --image registry.example.com/tidegate:0.1.0 -- \\
       --mesh-provider=gatewayapi:v1 --metrics-server=http://prometheus.monitoring:9090 \\
-      | kubectl apply --server-side -f -";
+      | kubectl apply --server-side -f -
+
+  With as few permissions as possible, for the canaries of one namespace:
+    tidegate install --image registry.example.com/tidegate:0.1.0 --namespaced --namespace shop \
+      --without-game --without-config-tracking";
 
 /// A name that the API server accepts for a namespace.
 fn namespace_name(text: &str) -> Result<String, String> {
@@ -59,11 +75,26 @@ fn namespace_name(text: &str) -> Result<String, String> {
     Err("a namespace is named with up to 63 of a-z, 0-9 and '-', not at either end".to_owned())
 }
 
+/// The namespace that is watched decides where the roles are, so it cannot be left to a flag of the operator.
+fn operator_flag(text: &str) -> Result<String, String> {
+    let name = text.split('=').next().unwrap_or_default();
+    if name.trim_start_matches('-') == "namespace" && name.starts_with('-') {
+        let way_out = "say `--namespaced --namespace NAME` before `--`";
+        return Err(format!("roles and lease are where the operator watches: {way_out}"));
+    }
+    Ok(text.to_owned())
+}
+
 pub(crate) fn run(args: Args, printer: &Printer) -> anyhow::Result<()> {
-    let Args { image, namespace, create_namespace, hook_secret, alert_secret, without_crds, flags } =
-        args;
-    let mut objects = if without_crds { Vec::new() } else { tidegate_api::crds() };
-    let install = Install { namespace, create_namespace, image, arguments: flags };
+    let scope = Scope {
+        game: !args.without_game,
+        config_tracking: !args.without_config_tracking,
+        namespaced: args.namespaced,
+    };
+    let Args { image, namespace, create_namespace, hook_secret, alert_secret, flags, .. } = args;
+    let mut objects = if args.without_crds { Vec::new() } else { tidegate_api::crds() };
+    objects.retain(|crd| scope.game || crd["spec"]["group"] != GAME_GROUP);
+    let install = Install { namespace, create_namespace, image, arguments: flags, scope };
     let mut manifests = install.manifests();
     if let Some(secret) = hook_secret {
         manifests = with_hook_secret(manifests, &secret);

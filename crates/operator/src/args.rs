@@ -110,6 +110,11 @@ pub struct Args {
         num_args = 0..=1, require_equals = true, default_value = "true",
         default_missing_value = "true", value_parser = boolean)]
     pub enable_config_tracking: bool,
+    /// Roll out GameDeployments and GameStatefulSets too, where the cluster serves them.
+    #[arg(long, value_name = "BOOL", help_heading = ROLLOUTS,
+        num_args = 0..=1, require_equals = true, default_value = "true",
+        default_missing_value = "true", value_parser = boolean)]
+    pub enable_game_workloads: bool,
 
     /// Slack webhook or API address for alerts of all canaries [env: SLACK_URL].
     #[arg(long, value_name = "URL", help_heading = ALERTS)]

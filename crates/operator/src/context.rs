@@ -78,7 +78,7 @@ impl Context {
     ) -> Arc<Self> {
         let reconcile_permits = Semaphore::new(options.permits.max(1));
         Arc::new(Self {
-            cluster,
+            cluster: cluster.with_config_tracking(options.config_tracking),
             options: Arc::new(options),
             clock,
             http,

@@ -264,7 +264,7 @@ fn options(settings: &Settings, metrics_server: String) -> Options {
         spread: settings.startup_spread,
         // Flagger's workers only fill a queue; ours write, so there are more of them.
         permits: usize::from(settings.workers.get()).saturating_mul(8),
-        game: true,
+        game: settings.game_workloads,
     }
 }
 

@@ -6,7 +6,7 @@ use clap::{Args as _, Command, FromArgMatches as _};
 use serde_json::Value;
 use tidegate_operator::{
     args::Args,
-    install::{Install, NAMESPACE},
+    install::{Install, NAMESPACE, Scope},
 };
 
 use crate::markdown::repository;
@@ -18,6 +18,7 @@ fn operator_pods() -> Value {
         create_namespace: false,
         image: "a".to_owned(),
         arguments: Vec::new(),
+        scope: Scope::default(),
     };
     let manifests = install.manifests();
     let deployment = manifests.iter().find(|it| it["kind"] == "Deployment").unwrap();
@@ -49,6 +50,7 @@ fn new_installations_confine_references_and_the_user_has_the_last_word() {
             create_namespace: false,
             image: "a".to_owned(),
             arguments,
+            scope: Scope::default(),
         };
         let manifests = install.manifests();
         let deployment = manifests.iter().find(|it| it["kind"] == "Deployment").unwrap();

@@ -31,6 +31,7 @@ pub struct Settings {
     pub ingress_annotations_prefix: String,
     pub ingress_class: String,
     pub config_tracking: bool,
+    pub game_workloads: bool,
     /// Receives the alerts of every canary.
     pub notifier: Option<Notifier>,
     /// Receives every event.
@@ -157,6 +158,7 @@ impl Settings {
             ingress_annotations_prefix: args.ingress_annotations_prefix,
             ingress_class: args.ingress_class,
             config_tracking: args.enable_config_tracking,
+            game_workloads: args.enable_game_workloads,
             notifier: alerts.notifier(&mut warnings),
             event_webhook: event_webhook.transpose()?,
             cluster_name: args.cluster_name,

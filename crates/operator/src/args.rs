@@ -144,11 +144,14 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "", help_heading = ALERTS)]
     pub cluster_name: String,
 
-    /// Refuse templates and alert providers of other namespaces.
+    /// Refuse templates, alert providers, upstreams and hosts of other namespaces.
     #[arg(long, value_name = "BOOL", help_heading = SAFETY,
         num_args = 0..=1, require_equals = true, default_value = "false",
         default_missing_value = "true", value_parser = boolean)]
     pub no_cross_namespace_refs: bool,
+    /// Istio gateways of other namespaces that canaries may use, as namespace/name; any if empty.
+    #[arg(long, value_name = "GATEWAYS", default_value = "", help_heading = SAFETY)]
+    pub shared_gateways: String,
     /// File with a secret; calls of hooks are signed with its first line, as the load tester checks it.
     #[arg(long, value_name = "FILE", help_heading = SAFETY)]
     pub hook_secret_file: Option<PathBuf>,

@@ -47,6 +47,10 @@ pub struct Options {
     pub included: LabelPrefixes,
     pub config_tracking: bool,
     pub cross_namespace: CrossNamespace,
+    /// Istio gateways of other namespaces that canaries may use, as `namespace/name`; if empty, any.
+    pub shared_gateways: Vec<String>,
+    /// The domain that names of Services end in.
+    pub cluster_domain: String,
     /// Receives all events of canaries that have no event hook of their own.
     pub event_webhook: Option<String>,
     /// A file with the secret that calls of hooks are signed with.
@@ -141,6 +145,8 @@ impl Default for Options {
             included: LabelPrefixes::parse(""),
             config_tracking: true,
             cross_namespace: CrossNamespace::Allowed,
+            shared_gateways: Vec::new(),
+            cluster_domain: "cluster.local".to_owned(),
             event_webhook: None,
             hook_secret_file: None,
             cluster_name: String::new(),

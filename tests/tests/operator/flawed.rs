@@ -87,6 +87,18 @@ fn cases() -> Vec<Case> {
             },
             "alerts[0].providerRef.namespace: ",
         ),
+        case(
+            "another's host",
+            ISTIO,
+            json!({ "service": { "hosts": ["web.other.svc.cluster.local"] } }),
+            "spec.service.hosts[0]: ",
+        ),
+        case(
+            "a gateway that is not shared",
+            ISTIO,
+            json!({ "service": { "gateways": ["other/public"] } }),
+            "spec.service.gateways[0]: ",
+        ),
     ]
 }
 
@@ -97,6 +109,7 @@ async fn half_way(provider: &str) -> World {
     let mut world = with_canary(canary);
     furnish(&world, provider);
     world.options.cross_namespace = CrossNamespace::Forbidden;
+    world.options.shared_gateways = vec!["edge/public".to_owned()];
     world.network.metric("", Metric::Value(100.0));
     world.start().await;
     reach(&world, "Initialized").await;

@@ -40,6 +40,8 @@ pub struct Settings {
     /// File with the secret that signs calls of hooks. It existed, and was not empty, at the start.
     pub hook_secret_file: Option<PathBuf>,
     pub no_cross_namespace_refs: bool,
+    /// Each as `namespace/name`.
+    pub shared_gateways: Vec<String>,
     pub http: Policy,
     pub log: LogSettings,
     /// Invalid settings that do not keep the operator from starting. To be logged.
@@ -83,6 +85,8 @@ pub enum SettingsError {
     Provider { flag: &'static str, source: UnknownProvider },
     #[error("--{flag}: `{}` holds no secret, or cannot be read", path.display())]
     NoSecret { flag: &'static str, path: PathBuf },
+    #[error("--{flag}: `{text}` is not namespace/name")]
+    Gateway { flag: &'static str, text: String },
 }
 
 /// The texts from which the notifier is made, the environment applied.
@@ -164,6 +168,7 @@ impl Settings {
             cluster_name: args.cluster_name,
             hook_secret_file: args.hook_secret_file.map(holds_secret).transpose()?,
             no_cross_namespace_refs: args.no_cross_namespace_refs,
+            shared_gateways: gateways("shared-gateways", &args.shared_gateways)?,
             http: Policy {
                 allow_loopback: args.allow_loopback_hooks,
                 allow: args.allow_addresses,
@@ -173,15 +178,7 @@ impl Settings {
                 in_flight_max: args.requests_in_flight.into(),
                 in_flight_per_namespace_max: args.requests_in_flight_per_namespace.into(),
             },
-            log: LogSettings {
-                level: log::level(&args.log_level),
-                format: args.log_format.unwrap_or(match args.zap_encoding.as_str() {
-                    "console" => LogFormat::Text,
-                    _ => LogFormat::Json,
-                }),
-                obeys_rust_log: true,
-                is_sampled: false,
-            },
+            log: log_settings(&args.log_level, args.log_format, &args.zap_encoding),
             warnings,
         })
     }
@@ -222,6 +219,16 @@ impl Alerts {
     }
 }
 
+fn log_settings(level: &str, format: Option<LogFormat>, encoding: &str) -> LogSettings {
+    let by_encoding = if encoding == "console" { LogFormat::Text } else { LogFormat::Json };
+    LogSettings {
+        level: log::level(level),
+        format: format.unwrap_or(by_encoding),
+        obeys_rust_log: true,
+        is_sampled: false,
+    }
+}
+
 fn url_of(flag: &'static str, text: &Secret) -> Result<SafeUrl, SettingsError> {
     SafeUrl::parse(text.expose()).map_err(|source| SettingsError::Url { flag, source })
 }
@@ -231,6 +238,18 @@ fn provider_of(flag: &'static str, name: String) -> Result<String, SettingsError
     match traffic::select(&name) {
         Ok(_) => Ok(name),
         Err(source) => Err(SettingsError::Provider { flag, source }),
+    }
+}
+
+fn gateways(flag: &'static str, text: &str) -> Result<Vec<String>, SettingsError> {
+    let is_named = |text: &String| {
+        let parts: Vec<_> = text.split('/').collect();
+        matches!(parts[..], [namespace, name] if !namespace.is_empty() && !name.is_empty())
+    };
+    let listed = list(text);
+    match listed.iter().find(|it| !is_named(it)) {
+        Some(text) => Err(SettingsError::Gateway { flag, text: text.clone() }),
+        None => Ok(listed),
     }
 }
 

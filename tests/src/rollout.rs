@@ -26,7 +26,10 @@ use kube_sandbox::{
 };
 use serde_json::{Value, json};
 use tidegate_operator::{
-    Context, Options, Supervisor, clock::Clock, cluster::Cluster as Seat, install::Install,
+    Context, Options, Supervisor,
+    clock::Clock,
+    cluster::Cluster as Seat,
+    install::{Install, Scope},
     telemetry::Telemetry,
 };
 use tokio::task::JoinHandle;
@@ -71,6 +74,7 @@ fn definitions() -> Vec<Value> {
         create_namespace: true,
         image: "tidegate".to_owned(),
         arguments: Vec::new(),
+        scope: Scope::default(),
     };
     let is_permission = |it: &Value| {
         matches!(it["kind"].as_str(), Some("Namespace" | "ClusterRole" | "ClusterRoleBinding"))
@@ -88,6 +92,8 @@ pub struct World {
     pub admin: Local,
     pub network: Network,
     pub options: Options,
+    /// The one namespace that the operator watches, or all.
+    pub namespace: Option<String>,
     /// A second cluster, which has the routing objects. Its clock stands still.
     pub mesh: Option<Sandbox>,
     /// The unauthenticated client of the operator, if it has one.
@@ -177,6 +183,7 @@ impl World {
             admin,
             network,
             options,
+            namespace: None,
             mesh: None,
             anonymous: None,
             tape: None,
@@ -236,7 +243,8 @@ impl World {
             None => kube::Client::new(service, "default"),
         };
         let clock: Arc<dyn Clock> = Arc::new(Time(self.sandbox.server().clock.clone()));
-        let seat = Seat::new(client, None, Arc::new(move || leads.load(Ordering::Relaxed)));
+        let leads = Arc::new(move || leads.load(Ordering::Relaxed));
+        let seat = Seat::new(client, self.namespace.clone(), leads);
         let seat = match &self.mesh {
             Some(mesh) => {
                 seat.with_mesh(kube::Client::new(mesh.service_as(user), "default"), false)

@@ -1,7 +1,7 @@
 //! `tidegate install`: everything a cluster needs, as manifests.
 
 use tidegate_operator::install::{
-    Install, NAMESPACE, with_alert_secret, with_hook_secret, with_metrics_from,
+    Install, NAMESPACE, Scope, with_alert_secret, with_hook_secret, with_metrics_from,
 };
 
 use crate::printer::Printer;
@@ -12,11 +12,12 @@ use crate::printer::Printer;
 /// of which one acts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the user's")]
 pub(crate) struct Args {
     /// The container image: this program as its entry point.
     #[arg(long, value_name = "IMAGE")]
     image: String,
-    /// Where the operator lives. Canaries may be anywhere.
+    /// Where the operator lives. Canaries may be anywhere, but for `--namespaced`.
     #[arg(long, short, value_name = "NAME", default_value = NAMESPACE, value_parser = namespace_name)]
     namespace: String,
     /// Print the Namespace too. That of the default name is always printed; any other one must exist.
@@ -36,12 +37,24 @@ pub(crate) struct Args {
     /// Leave the custom resource definitions out.
     #[arg(long)]
     without_crds: bool,
+    /// Leave game workloads out: their definitions, and the role that may create pods.
+    #[arg(long)]
+    without_game: bool,
+    /// Leave changes of configuration out: they start no rollout, and the role may not list any.
+    #[arg(long)]
+    without_config_tracking: bool,
+    /// Watch the namespace of `--namespace` only: a Role there, and a ClusterRole that reads nodes.
+    #[arg(long, requires = "namespace")]
+    namespaced: bool,
     /// Flags of `tidegate operator`, after `--`. New installations confine references to a canary's own
     /// namespace; `--no-cross-namespace-refs=false` allows others, as Flagger does. They require a label on
     /// Secrets of metric templates; `--require-metric-secret-label=false` does not.
-    #[arg(last = true, value_name = "FLAGS")]
+    #[arg(last = true, value_name = "FLAGS", value_parser = operator_flag)]
     flags: Vec<String>,
 }
+
+/// The API group of game workloads.
+const GAME_GROUP: &str = "tkex.tencent.com";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,7 +64,11 @@ Examples:
   For Gateway API:
     tidegate install --image registry.example.com/tidegate:0.1.0 -- \\
       --mesh-provider=gatewayapi:v1 --metrics-server=http://prometheus.monitoring:9090 \\
-      | kubectl apply --server-side -f -";
+      | kubectl apply --server-side -f -
+
+  With as few permissions as possible, for the canaries of one namespace:
+    tidegate install --image registry.example.com/tidegate:0.1.0 --namespaced --namespace shop \
+      --without-game --without-config-tracking";
 
 /// A name that the API server accepts for a namespace.
 fn namespace_name(text: &str) -> Result<String, String> {
@@ -66,6 +83,16 @@ fn namespace_name(text: &str) -> Result<String, String> {
     Err("a namespace is named with up to 63 of a-z, 0-9 and '-', not at either end".to_owned())
 }
 
+/// The namespace that is watched decides where the roles are, so it cannot be left to a flag of the operator.
+fn operator_flag(text: &str) -> Result<String, String> {
+    let name = text.split('=').next().unwrap_or_default();
+    if name.trim_start_matches('-') == "namespace" && name.starts_with('-') {
+        let way_out = "say `--namespaced --namespace NAME` before `--`";
+        return Err(format!("roles and lease are where the operator watches: {way_out}"));
+    }
+    Ok(text.to_owned())
+}
+
 pub(crate) fn run(args: Args, printer: &Printer) -> anyhow::Result<()> {
     let Args {
         image,
@@ -75,10 +102,16 @@ pub(crate) fn run(args: Args, printer: &Printer) -> anyhow::Result<()> {
         alert_secret,
         metrics_from,
         without_crds,
+        without_game,
+        without_config_tracking,
+        namespaced,
         flags,
     } = args;
+    let scope =
+        Scope { game: !without_game, config_tracking: !without_config_tracking, namespaced };
     let mut objects = if without_crds { Vec::new() } else { tidegate_api::crds() };
-    let install = Install { namespace, create_namespace, image, arguments: flags };
+    objects.retain(|crd| scope.game || crd["spec"]["group"] != GAME_GROUP);
+    let install = Install { namespace, create_namespace, image, arguments: flags, scope };
     let mut manifests = install.manifests();
     if let Some(secret) = hook_secret {
         manifests = with_hook_secret(manifests, &secret);

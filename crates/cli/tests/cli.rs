@@ -392,6 +392,42 @@ fn install_prints_no_namespace_that_may_exist_and_labels_its_own_only() {
 }
 
 #[test]
+fn install_leaves_out_what_is_not_used() {
+    let image = ["install", "--image", "tidegate:1"];
+    let printed = |flags: &[&str]| {
+        let output = run(&[&image[..], flags].concat());
+        assert!(output.status.success(), "{flags:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let whole = printed(&[]);
+    assert!(whole.contains("gamedeployments.tkex.tencent.com") && whole.contains("tidegate-game"));
+    let without_game = printed(&["--without-game"]);
+    assert!(!without_game.contains("tkex.tencent.com") && !without_game.contains("tidegate-game"));
+    assert!(without_game.contains("--enable-game-workloads=false"));
+    let smallest = printed(&[
+        "--namespaced",
+        "--namespace=shop",
+        "--without-game",
+        "--without-config-tracking",
+    ]);
+    assert!(
+        smallest.contains("--namespace=shop") && smallest.contains("name: tidegate-nodes-shop")
+    );
+    assert!(smallest.contains("--enable-config-tracking=false"));
+    assert!(!smallest.contains("- configmaps"), "{smallest}");
+
+    let refused = |flags: &[&str], why: &str| {
+        let output = run(&[&image[..], flags].concat());
+        let error = text(&output.stderr);
+        assert!(!output.status.success() && error.contains(why), "{flags:?}: {error}");
+    };
+    refused(&["--namespaced"], "--namespace");
+    for flag in ["--namespace=shop", "-namespace=shop", "--namespace"] {
+        refused(&["--", flag], "--namespaced --namespace NAME");
+    }
+}
+
+#[test]
 fn install_gives_the_operator_a_secret_for_hooks() {
     let plain = ["install", "--image", "tidegate:1", "--without-crds"];
     let without = text(&run(&plain).stdout);

@@ -110,6 +110,11 @@ pub struct Args {
         num_args = 0..=1, require_equals = true, default_value = "true",
         default_missing_value = "true", value_parser = boolean)]
     pub enable_config_tracking: bool,
+    /// Roll out GameDeployments and GameStatefulSets too, where the cluster serves them.
+    #[arg(long, value_name = "BOOL", help_heading = ROLLOUTS,
+        num_args = 0..=1, require_equals = true, default_value = "true",
+        default_missing_value = "true", value_parser = boolean)]
+    pub enable_game_workloads: bool,
 
     /// Slack webhook or API address for alerts of all canaries [env: SLACK_URL].
     #[arg(long, value_name = "URL", help_heading = ALERTS)]
@@ -139,7 +144,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "", help_heading = ALERTS)]
     pub cluster_name: String,
 
-    /// Refuse templates and alert providers of other namespaces.
+    /// Refuse templates, alert providers, upstreams and hosts of other namespaces.
     #[arg(long, value_name = "BOOL", help_heading = SAFETY,
         num_args = 0..=1, require_equals = true, default_value = "false",
         default_missing_value = "true", value_parser = boolean)]
@@ -149,6 +154,9 @@ pub struct Args {
         num_args = 0..=1, require_equals = true, default_value = "false",
         default_missing_value = "true", value_parser = boolean)]
     pub require_metric_secret_label: bool,
+    /// Istio gateways of other namespaces that canaries may use, as namespace/name; any if empty.
+    #[arg(long, value_name = "GATEWAYS", default_value = "", help_heading = SAFETY)]
+    pub shared_gateways: String,
     /// File with a secret; calls of hooks are signed with its first line, as the load tester checks it.
     #[arg(long, value_name = "FILE", help_heading = SAFETY)]
     pub hook_secret_file: Option<PathBuf>,

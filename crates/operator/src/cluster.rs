@@ -54,16 +54,10 @@ pub const ENDPOINT_SLICE: Kind = Kind {
 
 /// Every kind that canaries need from the start. Nodes are watched too, see [`nodes`]; others follow when a
 /// canary needs them.
-pub(crate) const WATCHED: [Kind; 8] = [
-    CANARY,
-    METRIC_TEMPLATE,
-    ALERT_PROVIDER,
-    DEPLOYMENT,
-    SERVICE,
-    HORIZONTAL_POD_AUTOSCALER,
-    CONFIG_MAP,
-    SECRET,
-];
+const WATCHED: [Kind; 6] =
+    [CANARY, METRIC_TEMPLATE, ALERT_PROVIDER, DEPLOYMENT, SERVICE, HORIZONTAL_POD_AUTOSCALER];
+/// Watched from the start too, but only where their changes are rolled out.
+const CONFIGURATION: [Kind; 2] = [CONFIG_MAP, SECRET];
 
 /// Other kinds that are written, besides routes.
 const OTHERS: [Kind; 3] = [DAEMON_SET, SCALED_OBJECT, EVENT];
@@ -79,6 +73,8 @@ pub struct Cluster {
     pub nodes: NodeAddresses,
     /// The one namespace that is watched, or all.
     pub(crate) namespace: Option<String>,
+    /// Whether configuration is watched: the kinds `ConfigMap` and `Secret`.
+    tracks_configs: bool,
     /// Checked before every write.
     leads: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Notified when a list is complete, or failed.
@@ -113,7 +109,8 @@ impl Cluster {
         let routing: BTreeSet<Kind> =
             Mesh::ALL.iter().flat_map(|mesh| mesh.kinds().iter().copied()).collect();
         let routing: Arc<[Kind]> = routing.into_iter().collect();
-        let kinds = WATCHED.into_iter().chain(routing.iter().copied()).chain(OTHERS).collect();
+        let watched = WATCHED.into_iter().chain(CONFIGURATION);
+        let kinds = watched.chain(routing.iter().copied()).chain(OTHERS).collect();
         Self {
             mesh: MeshAccess { client: client.clone(), is_same: true, kinds: routing },
             schemas: Arc::default(),
@@ -122,6 +119,7 @@ impl Cluster {
             cache: Arc::new(Cache::default()),
             nodes: NodeAddresses::default(),
             namespace,
+            tracks_configs: true,
             leads,
             synced: Arc::new(Notify::new()),
             kinds,
@@ -150,6 +148,20 @@ impl Cluster {
         self
     }
 
+    /// With or without watches of configuration.
+    #[must_use]
+    pub(crate) fn with_config_tracking(mut self, tracks_configs: bool) -> Self {
+        self.tracks_configs = tracks_configs;
+        self
+    }
+
+    /// The kinds that are watched from the start, besides nodes.
+    pub(crate) fn watched(&self) -> impl Iterator<Item = Kind> + use<> {
+        let tracks_configs = self.tracks_configs;
+        let configuration = CONFIGURATION.into_iter().filter(move |_| tracks_configs);
+        WATCHED.into_iter().chain(configuration)
+    }
+
     /// The client for objects of a kind.
     pub(crate) fn client_for(&self, kind: Kind) -> &kube::Client {
         // As Flagger: ingresses, and the targets of Knative, are where the canaries are.
@@ -174,8 +186,7 @@ impl Cluster {
 
     /// True for the first request of a kind that is not watched from the start.
     pub(crate) fn claim(&self, kind: Kind) -> bool {
-        let mut claimed = self.claimed.lock();
-        !WATCHED.contains(&kind) && claimed.insert(kind)
+        self.watched().all(|watched| watched != kind) && self.claimed.lock().insert(kind)
     }
 
     /// Whether a kind that is not watched from the start was claimed: one that a cluster may have or not.
@@ -185,7 +196,7 @@ impl Cluster {
 
     /// Whether everything that is watched from the start was listed once. Nodes may be out of reach.
     pub fn is_synced(&self) -> bool {
-        WATCHED.iter().all(|kind| self.cache.state(*kind) == TableState::Synced)
+        self.watched().all(|kind| self.cache.state(kind) == TableState::Synced)
             && self.nodes.is_settled()
     }
 

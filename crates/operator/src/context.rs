@@ -49,6 +49,10 @@ pub struct Options {
     pub cross_namespace: CrossNamespace,
     /// Secrets are sent to metric servers only with the label of consent.
     pub require_metric_secret_label: bool,
+    /// Istio gateways of other namespaces that canaries may use, as `namespace/name`; if empty, any.
+    pub shared_gateways: Vec<String>,
+    /// The domain that names of Services end in.
+    pub cluster_domain: String,
     /// Receives all events of canaries that have no event hook of their own.
     pub event_webhook: Option<String>,
     /// A file with the secret that calls of hooks are signed with.
@@ -80,7 +84,7 @@ impl Context {
     ) -> Arc<Self> {
         let reconcile_permits = Semaphore::new(options.permits.max(1));
         Arc::new(Self {
-            cluster,
+            cluster: cluster.with_config_tracking(options.config_tracking),
             options: Arc::new(options),
             clock,
             http,
@@ -144,6 +148,8 @@ impl Default for Options {
             config_tracking: true,
             cross_namespace: CrossNamespace::Allowed,
             require_metric_secret_label: false,
+            shared_gateways: Vec::new(),
+            cluster_domain: "cluster.local".to_owned(),
             event_webhook: None,
             hook_secret_file: None,
             cluster_name: String::new(),

@@ -10,6 +10,7 @@
 //! | ClusterRole, ClusterRoleBinding   | canaries and their objects, in every namespace          |
 //! | the same, `tidegate-game`         | game workloads, their pods and hooks                    |
 //! | Role, RoleBinding                 | the lease, in the operator's own namespace              |
+//! | ClusterRole `tidegate-nodes`      | nodes, where all other roles are Roles of one namespace |
 //! | Deployment, PodDisruptionBudget   | two replicas of which one acts                          |
 //! | Service, NetworkPolicy            | `/metrics`, for every namespace or for those named      |
 
@@ -41,6 +42,18 @@ pub struct Install {
     pub image: String,
     /// Arguments of `tidegate operator`, besides those for electing a leader.
     pub arguments: Vec<String>,
+    pub scope: Scope,
+}
+
+/// The extent of an installation. Roles grant no more, and flags tell the operator so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// Game workloads are rolled out too.
+    pub game: bool,
+    /// Changes of configuration are rolled out too.
+    pub config_tracking: bool,
+    /// Only the operator's own namespace is watched.
+    pub namespaced: bool,
 }
 
 /// One line of a role.
@@ -58,6 +71,8 @@ pub const NAMESPACE: &str = "tidegate-system";
 pub const NAME: &str = "tidegate";
 /// The name of the role for game workloads.
 const GAME_NAME: &str = "tidegate-game";
+/// The name of the role for nodes, which are in no namespace.
+const NODES_NAME: &str = "tidegate-nodes";
 
 const READ: &[&str] = &["list", "watch"];
 const READ_AND_CHANGE: &[&str] = &["get", "list", "patch", "watch"];
@@ -67,6 +82,8 @@ const KEEP: &[&str] = &["create", "get", "list", "patch", "watch"];
 /// For objects that must also be recreated, as a Service that turns headless, or are deleted when the canary needs
 /// them no longer: copies of configuration, Services and routes of a former name.
 const REPLACE: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
+/// For Secrets that are known by name: the promoted template is kept in one, others have logins.
+const BY_NAME: &[&str] = &["create", "get", "patch"];
 /// Where the secret for hooks is in the pod.
 const HOOK_SECRET: &str = "hook-secret";
 const HOOK_SECRET_DIR: &str = "/etc/tidegate/hooks";
@@ -83,8 +100,8 @@ pub const ALERT_KEYS: [&str; 6] = [
     "EVENT_WEBHOOK_URL",
 ];
 
-/// Permissions in every namespace.
-pub fn rules() -> Vec<Rule> {
+/// Permissions in every namespace, or in one.
+pub fn rules(scope: Scope) -> Vec<Rule> {
     let rule =
         |kind: Kind, verbs| Rule { group: kind.group, resource: kind.plural.to_owned(), verbs };
     let mut rules = vec![
@@ -102,15 +119,22 @@ pub fn rules() -> Vec<Rule> {
         rule(SERVICE, REPLACE),
         rule(HORIZONTAL_POD_AUTOSCALER, KEEP),
         rule(SCALED_OBJECT, KEEP),
-        rule(CONFIG_MAP, REPLACE),
-        rule(SECRET, REPLACE),
+        rule(SECRET, if scope.config_tracking { REPLACE } else { BY_NAME }),
         rule(EVENT, &["create"]),
         rule(ENDPOINT_SLICE, &["list"]),
-        rule(NODE, READ),
         // For the cause of which pods do not become ready; without it only their number is known.
         rule(POD, &["list"]),
     ];
-    for kind in Mesh::ALL.iter().flat_map(|mesh| mesh.kinds()) {
+    if scope.config_tracking {
+        rules.push(rule(CONFIG_MAP, REPLACE));
+    }
+    if !scope.namespaced {
+        rules.extend(node_rules());
+    }
+    // A Role cannot grant kinds of the whole cluster, as Kuma has.
+    let is_grantable =
+        |mesh: &&Mesh| !scope.namespaced || mesh.kinds().iter().all(Kind::is_namespaced);
+    for kind in Mesh::ALL.iter().filter(is_grantable).flat_map(|mesh| mesh.kinds()) {
         // A Service of Knative is the target itself: never made, never deleted.
         let verbs = if *kind == KNATIVE_SERVICE { READ_AND_CHANGE } else { REPLACE };
         let rule = rule(*kind, verbs);
@@ -122,7 +146,12 @@ pub fn rules() -> Vec<Rule> {
     rules
 }
 
-/// Permissions in every namespace for game workloads. A role of its own: clusters without them can leave it out.
+/// Permissions for nodes, which are in no namespace.
+pub fn node_rules() -> Vec<Rule> {
+    vec![Rule { group: NODE.group, resource: NODE.plural.to_owned(), verbs: READ }]
+}
+
+/// Permissions for game workloads, in every namespace or in one. A role of its own: clusters without them can leave it out.
 pub fn game_rules() -> Vec<Rule> {
     let rule =
         |kind: Kind, verbs| Rule { group: kind.group, resource: kind.plural.to_owned(), verbs };
@@ -163,6 +192,14 @@ pub fn own_rules() -> Vec<Value> {
             "resourceNames": [LEASE_NAME], "verbs": ["get", "update"],
         }),
     ]
+}
+
+/// The rules of a role, as manifests have them.
+fn as_written(rules: Vec<Rule>) -> Vec<Value> {
+    let written = rules.into_iter().map(
+        |it| json!({ "apiGroups": [it.group], "resources": [it.resource], "verbs": it.verbs }),
+    );
+    written.collect()
 }
 
 /// The same with a Secret of the operator's namespace: calls of hooks are signed with its key `secret`.
@@ -217,20 +254,34 @@ pub fn with_metrics_from(mut manifests: Vec<Value>, namespaces: &[String]) -> Ve
 impl Install {
     /// Everything but the custom resource definitions, in an order in which it can be applied.
     pub fn manifests(&self) -> Vec<Value> {
-        let objects = vec![
-            self.object("v1", "ServiceAccount", json!({})),
-            self.cluster_role(NAME, rules()),
-            self.binding("ClusterRoleBinding", "ClusterRole", NAME),
-            self.cluster_role(GAME_NAME, game_rules()),
-            self.binding("ClusterRoleBinding", "ClusterRole", GAME_NAME),
-            self.object(RBAC, "Role", json!({ "rules": own_rules() })),
-            self.binding("RoleBinding", "Role", NAME),
-            self.deployment(),
-            self.disruption_budget(),
-            self.service(),
-            self.network_policy(),
-        ];
-        self.namespace().into_iter().chain(objects).collect()
+        let mut objects: Vec<Value> = self.namespace().into_iter().collect();
+        objects.push(self.object("v1", "ServiceAccount", json!({})));
+        objects.extend(self.roles());
+        objects.extend([self.deployment(), self.disruption_budget(), self.service()]);
+        objects.push(self.network_policy());
+        objects
+    }
+
+    /// Roles and their bindings.
+    fn roles(&self) -> Vec<Value> {
+        let is_namespaced = self.scope.namespaced;
+        let kind = if is_namespaced { "Role" } else { "ClusterRole" };
+        let mut canaries = as_written(rules(self.scope));
+        let mut objects = Vec::new();
+        if is_namespaced {
+            canaries.extend(own_rules());
+            // Installations in several namespaces share the role, and have bindings of their own.
+            let binding = format!("{NODES_NAME}-{}", self.namespace);
+            let nodes = as_written(node_rules());
+            objects.extend(self.role("ClusterRole", NODES_NAME, &binding, &nodes));
+        } else {
+            objects.extend(self.role("Role", NAME, NAME, &own_rules()));
+        }
+        objects.extend(self.role(kind, NAME, NAME, &canaries));
+        if self.scope.game {
+            objects.extend(self.role(kind, GAME_NAME, GAME_NAME, &as_written(game_rules())));
+        }
+        objects
     }
 
     /// The Namespace. Only our own has labels: another one may exist, with pods that they would lock out.
@@ -249,24 +300,16 @@ impl Install {
         (is_own || self.create_namespace).then_some(namespace)
     }
 
-    fn cluster_role(&self, name: &str, rules: Vec<Rule>) -> Value {
-        let rules: Vec<_> = rules
-            .into_iter()
-            .map(|it| {
-                json!({ "apiGroups": [it.group], "resources": [it.resource], "verbs": it.verbs })
-            })
-            .collect();
-        named(self.object(RBAC, "ClusterRole", json!({ "rules": rules })), name)
-    }
-
-    fn binding(&self, kind: &str, role: &str, name: &str) -> Value {
+    /// A role of this kind, and what binds it to the operator's account.
+    fn role(&self, kind: &str, name: &str, binding: &str, rules: &[Value]) -> [Value; 2] {
+        let role = named(self.object(RBAC, kind, json!({ "rules": rules })), name);
         let body = json!({
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name },
             "subjects": [
                 { "kind": "ServiceAccount", "name": NAME, "namespace": self.namespace },
             ],
         });
-        named(self.object(RBAC, kind, body), name)
+        [role, named(self.object(RBAC, &format!("{kind}Binding"), body), binding)]
     }
 
     fn deployment(&self) -> Value {
@@ -282,6 +325,8 @@ impl Install {
             "--require-metric-secret-label".to_owned(),
         ];
         arguments.extend(self.arguments.iter().cloned());
+        // The last ones: without these the operator would ask for what its roles deny.
+        arguments.extend(self.scope.flags(&self.namespace));
         let probe = |path: &str| json!({ "httpGet": { "path": path, "port": "http" } });
         let container = json!({
             "name": NAME,
@@ -354,6 +399,24 @@ impl Install {
             body["metadata"]["namespace"] = json!(self.namespace);
         }
         body
+    }
+}
+
+// === impl Scope ===
+
+impl Scope {
+    fn flags(self, namespace: &str) -> Vec<String> {
+        let game = (!self.game).then(|| "--enable-game-workloads=false".to_owned());
+        let tracking = (!self.config_tracking).then(|| "--enable-config-tracking=false".to_owned());
+        let namespace = self.namespaced.then(|| format!("--namespace={namespace}"));
+        [game, tracking, namespace].into_iter().flatten().collect()
+    }
+}
+
+impl Default for Scope {
+    /// Everything, everywhere.
+    fn default() -> Self {
+        Self { game: true, config_tracking: true, namespaced: false }
     }
 }
 

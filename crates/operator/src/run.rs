@@ -55,6 +55,8 @@ pub enum RunError {
     LeadershipLost,
 }
 
+/// Settings of the machine's resolver.
+const RESOLVER: &str = "/etc/resolv.conf";
 /// Effects in progress get this long to finish; less than the 30 s a pod has to end.
 const DRAIN_MAX: Duration = Duration::from_secs(20);
 /// Between two heartbeats of the main loop.
@@ -256,6 +258,8 @@ fn options(settings: &Settings, metrics_server: String) -> Options {
             CrossNamespace::Allowed
         },
         require_metric_secret_label: settings.require_metric_secret_label,
+        shared_gateways: settings.shared_gateways.clone(),
+        cluster_domain: cluster_domain(&std::fs::read_to_string(RESOLVER).unwrap_or_default()),
         hook_secret_file: settings.hook_secret_file.clone(),
         event_webhook: settings.event_webhook.as_ref().map(|url| url.uri().to_string()),
         cluster_name: settings.cluster_name.clone(),
@@ -265,8 +269,16 @@ fn options(settings: &Settings, metrics_server: String) -> Options {
         spread: settings.startup_spread,
         // Flagger's workers only fill a queue; ours write, so there are more of them.
         permits: usize::from(settings.workers.get()).saturating_mul(8),
-        game: true,
+        game: settings.game_workloads,
     }
+}
+
+/// The domain of the cluster, by the settings that a pod's resolver gets; elsewhere the usual one.
+fn cluster_domain(resolver: &str) -> String {
+    let searched = resolver.lines().filter_map(|line| line.trim().strip_prefix("search"));
+    let mut domains = searched.flat_map(str::split_whitespace);
+    let found = domains.find_map(|domain| domain.strip_prefix("svc."));
+    found.unwrap_or("cluster.local").trim_end_matches('.').to_owned()
 }
 
 /// A client that keeps to the limit on requests.
@@ -316,4 +328,18 @@ async fn config(access: &ClusterAccess) -> Result<Config, RunError> {
 async fn until_set(mut channel: watch::Receiver<bool>) {
     // A sender that is dropped means the same.
     let _ = channel.wait_for(|is_set| *is_set).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_domain_of_the_cluster_is_that_of_the_resolver_of_the_pod() {
+        let pod = "nameserver 10.96.0.10\nsearch ops.svc.corp.internal svc.corp.internal corp.internal\noptions ndots:5\n";
+        assert_eq!(cluster_domain(pod), "corp.internal");
+        for elsewhere in ["", "nameserver 192.168.1.1\nsearch lan\n", "search\n"] {
+            assert_eq!(cluster_domain(elsewhere), "cluster.local", "{elsewhere:?}");
+        }
+    }
 }

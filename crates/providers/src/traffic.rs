@@ -63,7 +63,7 @@ pub use self::{
     error::{Place, RouteError, UnknownProvider},
     gateway_api::{GRPC_ROUTE_V1, HTTP_ROUTE_V1, HTTP_ROUTE_V1BETA1, RouteFields},
     ingress::INGRESS,
-    istio::{DESTINATION_RULE, VIRTUAL_SERVICE},
+    istio::{DESTINATION_RULE, VIRTUAL_SERVICE, other_namespaces::OtherNamespaces},
     knative::{KNATIVE_SERVICE, primary_revision as knative_primary},
     provider::select,
     smi::{SmiTarget, SmiVersion},

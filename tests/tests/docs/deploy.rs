@@ -6,7 +6,7 @@ use clap::{Args as _, Command, FromArgMatches as _};
 use serde_json::{Value, json};
 use tidegate_operator::{
     args::Args,
-    install::{Install, NAMESPACE, with_metrics_from},
+    install::{Install, NAMESPACE, Scope, with_metrics_from},
 };
 
 use crate::markdown::repository;
@@ -18,6 +18,7 @@ fn installed() -> Vec<Value> {
         create_namespace: false,
         image: "a".to_owned(),
         arguments: Vec::new(),
+        scope: Scope::default(),
     };
     install.manifests()
 }
@@ -81,6 +82,7 @@ fn new_installations_confine_references_and_secrets_and_the_user_has_the_last_wo
             create_namespace: false,
             image: "a".to_owned(),
             arguments,
+            scope: Scope::default(),
         };
         let manifests = install.manifests();
         let deployment = manifests.iter().find(|it| it["kind"] == "Deployment").unwrap();

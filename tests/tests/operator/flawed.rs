@@ -90,6 +90,20 @@ fn cases() -> Vec<Case> {
     ]
 }
 
+/// Names of other namespaces in a route of Istio.
+fn cases_of_names() -> [Case; 2] {
+    let case = |name, service: Value, said| {
+        let edit = json!({ "service": service });
+        Case { name, provider: ISTIO, edit, said }
+    };
+    let hosts = json!({ "hosts": ["web.other.svc.cluster.local"] });
+    let gateways = json!({ "gateways": ["other/public"] });
+    [
+        case("another's host", hosts, "spec.service.hosts[0]: "),
+        case("a gateway that is not shared", gateways, "spec.service.gateways[0]: "),
+    ]
+}
+
 /// `web` with 2.0 at 40 percent.
 async fn half_way(provider: &str) -> World {
     let mut canary = canary_for(provider, measured(by_weight()));
@@ -97,6 +111,7 @@ async fn half_way(provider: &str) -> World {
     let mut world = with_canary(canary);
     furnish(&world, provider);
     world.options.cross_namespace = CrossNamespace::Forbidden;
+    world.options.shared_gateways = vec!["edge/public".to_owned()];
     world.network.metric("", Metric::Value(100.0));
     world.start().await;
     reach(&world, "Initialized").await;
@@ -114,7 +129,7 @@ fn share_by(world: &World, canary: &Value) -> Option<i64> {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_whose_spec_becomes_invalid_goes_back_when_its_deadline_has_passed() {
-    for Case { name, provider, edit: spec, said } in cases() {
+    for Case { name, provider, edit: spec, said } in cases().into_iter().chain(cases_of_names()) {
         for is_down in [false, true] {
             let case = format!("{name}, nobody looks: {is_down}");
             let mut world = half_way(provider).await;
@@ -150,7 +165,7 @@ async fn a_rollout_whose_spec_becomes_invalid_goes_back_when_its_deadline_has_pa
 
 #[tokio::test(start_paused = true)]
 async fn a_revision_that_comes_while_the_spec_is_invalid_gets_no_share() {
-    for Case { name, provider, edit: spec, .. } in cases() {
+    for Case { name, provider, edit: spec, .. } in cases().into_iter().chain(cases_of_names()) {
         let world = half_way(provider).await;
         let before = object(&world, CANARIES, "web");
         edit(&world, spec);

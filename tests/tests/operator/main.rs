@@ -15,6 +15,7 @@ mod matrix;
 mod metrics;
 mod moving;
 mod nodes;
+mod other_namespaces;
 mod outages;
 mod own_metrics;
 mod permissions;

@@ -6,14 +6,14 @@
 use std::collections::BTreeSet;
 
 use kube_sandbox::{
-    cluster::{Cluster as _, Resource},
+    cluster::{Cluster as _, Deletion, Resource},
     controllers::keda_crds,
     faults::{Effect, Matcher, When},
     request::Verb,
     request_log::Entry,
 };
 use serde_json::{Value, json};
-use tidegate_operator::install::{Install, rules};
+use tidegate_operator::install::{Install, Scope, node_rules, rules};
 use tidegate_tests::{
     providers::{KNATIVE, canary_for, foreign, furnish, redirect},
     rollout::{
@@ -23,13 +23,16 @@ use tidegate_tests::{
 };
 
 use crate::stage::{
-    GATEWAY_API, ISTIO, KUBERNETES, blue_green, break_metrics, by_weight, edit, image, initialized,
-    object, reach, release, with_canary,
+    GATEWAY_API, ISTIO, KUBERNETES, blue_green, break_metrics, by_weight, condition, edit,
+    edit_analysis, image, initialized, object, reach, release, text, with_canary,
 };
 
 const METRIC_TEMPLATES: Resource = Resource { group: "flagger.app", plural: "metrictemplates" };
 const UPSTREAMS: Resource = Resource { group: "gloo.solo.io", plural: "upstreams" };
 const ALERT_PROVIDERS: Resource = Resource { group: "flagger.app", plural: "alertproviders" };
+
+/// One namespace, no game workloads, no configuration.
+const SMALLEST: Scope = Scope { game: false, config_tracking: false, namespaced: true };
 
 /// `group/resource verb` of the operator's requests; those that were denied apart.
 fn asked(world: &World) -> (BTreeSet<String>, BTreeSet<String>) {
@@ -48,12 +51,46 @@ fn line(entry: &Entry) -> String {
     format!("{}/{resource} {}", entry.group, verb.as_str())
 }
 
-fn granted() -> BTreeSet<String> {
-    let lines = rules().into_iter().flat_map(|rule| {
+fn granted(scope: Scope) -> BTreeSet<String> {
+    let nodes = if scope.namespaced { node_rules() } else { Vec::new() };
+    let lines = rules(scope).into_iter().chain(nodes).flat_map(|rule| {
         let place = format!("{}/{}", rule.group, rule.resource);
         rule.verbs.iter().map(move |verb| format!("{place} {verb}")).collect::<Vec<_>>()
     });
     lines.collect()
+}
+
+/// The manifests of an operator that lives where the canaries are.
+fn manifests(scope: Scope) -> Vec<Value> {
+    let install = Install {
+        namespace: "default".to_owned(),
+        create_namespace: false,
+        image: "tidegate:1".to_owned(),
+        arguments: Vec::new(),
+        scope,
+    };
+    install.manifests()
+}
+
+/// Gives the operator the permissions and settings of an installation for less than everything.
+fn confine(world: &mut World, scope: Scope) {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    for plural in ["clusterroles", "clusterrolebindings"] {
+        let table = Resource { group: GROUP, plural };
+        for name in ["tidegate", "tidegate-game"] {
+            world.admin.delete(table, "", name, &Deletion::default()).expect("it was there");
+        }
+    }
+    let is_permission = |it: &Value| it["apiVersion"] == format!("{GROUP}/v1");
+    let mut roles: Vec<_> = manifests(scope).into_iter().filter(is_permission).collect();
+    for binding in roles.iter_mut().filter(|it| it["subjects"].is_array()) {
+        // The account of every operator of these tests.
+        binding["subjects"][0]["namespace"] = json!("tidegate");
+    }
+    world.sandbox.load(roles).expect("roles are accepted");
+    world.options.config_tracking = scope.config_tracking;
+    world.options.game = scope.game;
+    world.namespace = scope.namespaced.then(|| "default".to_owned());
 }
 
 /// Rights to owners. Only the admission plugin `OwnerReferencesPermissionEnforcement` asks for them, which
@@ -220,6 +257,10 @@ async fn live(world: &mut World) {
     // After a conflict the operator reads everything again.
     let statuses = Matcher::writes().user(OPERATOR).resource("flagger.app", "canaries");
     world.sandbox.server().faults.add(statuses, When::First(1), Effect::Conflict);
+    // Pods are listed for the cause.
+    give(world, "image", json!("web:2.1-never-ready"));
+    reach(world, "Progressing").await;
+    world.advance_s(20).await;
     break_metrics(world);
     // Pods that do not become ready are asked for the cause.
     give(world, "image", json!("web:3.0-never-ready"));
@@ -230,23 +271,28 @@ async fn live(world: &mut World) {
     world.until(120, |world| world.get(CANARIES, "web").is_none()).await;
 }
 
-/// The target is of another kind there, with objects of its own: a release, and the end.
-async fn live_with_knative() -> World {
+/// The target is of another kind there, with objects of its own.
+fn furnished_knative() -> World {
     let mut canary = canary_for(KNATIVE, by_weight());
     canary["spec"]["revertOnDeletion"] = json!(true);
-    let mut world = with_canary(canary);
+    let world = with_canary(canary);
     furnish(&world, KNATIVE);
-    world.start().await;
-    reach(&world, "Initialized").await;
-    release(&world, "web:2.0");
-    reach(&world, "Succeeded").await;
-    world.delete(CANARIES, "web");
-    assert!(world.until(120, |world| world.get(CANARIES, "web").is_none()).await);
     world
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_role_denies_nothing_and_grants_nothing_in_vain() {
+/// A release, and the end.
+async fn live_with_knative(world: &mut World) {
+    world.start().await;
+    reach(world, "Initialized").await;
+    release(world, "web:2.0");
+    reach(world, "Succeeded").await;
+    world.delete(CANARIES, "web");
+    assert!(world.until(120, |world| world.get(CANARIES, "web").is_none()).await);
+}
+
+/// Plays every kind of rollout, and compares its requests with the role.
+async fn compare_with_the_role(scope: Scope) {
+    let is_whole = scope == Scope::default();
     let (mut used, mut denied) = (BTreeSet::new(), BTreeSet::new());
     let known = [
         (KUBERNETES, "http"),
@@ -255,25 +301,121 @@ async fn the_role_denies_nothing_and_grants_nothing_in_vain() {
         ("gatewayapi:v1beta1", "http"),
         (ISTIO, "http"),
     ];
-    let others = foreign().into_iter().map(|provider| (provider, "http"));
+    // Its kinds are in no namespace.
+    let has_role = |provider: &&str| !scope.namespaced || !provider.starts_with("kuma");
+    let others = foreign().into_iter().filter(has_role).map(|provider| (provider, "http"));
     let cases = known.into_iter().chain(others);
     let worlds = cases.map(|(provider, protocol)| (provider, furnished(provider, protocol)));
     let others = [("daemons", furnished_daemons()), ("keda", furnished_keda())];
-    let knative = live_with_knative().await;
-    let (asked_for_knative, denied_to_knative) = asked(&knative);
-    used.extend(asked_for_knative);
-    denied.extend(denied_to_knative);
-    for (case, mut world) in worlds.chain(others) {
-        live(&mut world).await;
-        assert!(world.get(SERVICES, "shop-primary").is_none(), "{case}: the life was whole");
+    let knative = [(KNATIVE, furnished_knative())];
+    for (case, mut world) in worlds.chain(others).chain(knative) {
+        if !is_whole {
+            confine(&mut world, scope);
+        }
+        if case == KNATIVE {
+            live_with_knative(&mut world).await;
+        } else {
+            live(&mut world).await;
+            assert!(world.get(SERVICES, "shop-primary").is_none(), "{case}: the life was whole");
+        }
         let (asked, refused) = asked(&world);
         used.extend(asked);
         denied.extend(refused);
     }
     assert_eq!(denied, BTreeSet::new(), "denied");
-    let mut vain: Vec<_> = granted().difference(&used).cloned().collect();
+    let mut vain: Vec<_> = granted(scope).difference(&used).cloned().collect();
     vain.retain(|line| !is_for_admission(line));
     assert_eq!(vain, Vec::<String>::new(), "granted and never used");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_role_denies_nothing_and_grants_nothing_in_vain() {
+    compare_with_the_role(Scope::default()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_smallest_role_denies_nothing_and_grants_nothing_in_vain() {
+    compare_with_the_role(SMALLEST).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_tracking_a_deleted_primary_is_made_again_from_the_promoted_template() {
+    let mut world = with_canary(canary_for(KUBERNETES, blue_green()));
+    confine(&mut world, SMALLEST);
+    world.start().await;
+    reach(&world, "Initialized").await;
+    release(&world, "web:2.0");
+    reach(&world, "Succeeded").await;
+    break_metrics(&world);
+    edit_analysis(
+        &world,
+        json!({ "metrics": [{ "name": "request-success-rate", "thresholdRange": { "min": 99 } }] }),
+    );
+    release(&world, "web:3.0");
+    reach(&world, "Failed").await;
+    // Another process, which wrote no Secret.
+    world.start().await;
+    world.delete(DEPLOYMENTS, "web-primary");
+    world.until(60, |world| world.get(DEPLOYMENTS, "web-primary").is_some()).await;
+    assert_eq!(image(&world, "web-primary"), "web:2.0", "as it was promoted");
+    world.delete(SECRETS, "web-primary-promoted");
+    world.delete(DEPLOYMENTS, "web-primary");
+    world.advance_s(60).await;
+    assert_eq!(world.get(DEPLOYMENTS, "web-primary"), None, "3.0 failed, and 2.0 is nowhere");
+    let (status, _, message) = condition(&world, "web", "Stalled");
+    assert!(status == "True" && message.contains("web-primary"), "{message}");
+    let (_, denied) = asked(&world);
+    assert_eq!(denied, BTreeSet::new());
+}
+
+#[test]
+fn an_installation_for_less_than_everything_has_smaller_roles_and_says_so_to_the_operator() {
+    let kinds_and_names = |scope| -> BTreeSet<String> {
+        let is_role = |it: &&Value| it["kind"].as_str().is_some_and(|kind| kind.contains("Role"));
+        let name = |it: &Value| {
+            let namespace = it["metadata"]["namespace"].as_str().unwrap_or("*");
+            format!("{} {namespace}/{}", text(&it["kind"]), text(&it["metadata"]["name"]))
+        };
+        manifests(scope).iter().filter(is_role).map(name).collect()
+    };
+    let want = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(
+        kinds_and_names(SMALLEST),
+        want(&[
+            "Role default/tidegate",
+            "RoleBinding default/tidegate",
+            "ClusterRole */tidegate-nodes",
+            "ClusterRoleBinding */tidegate-nodes-default",
+        ])
+    );
+    let without_game = Scope { game: false, ..Scope::default() };
+    let whole = kinds_and_names(Scope::default());
+    let game = want(&["ClusterRole */tidegate-game", "ClusterRoleBinding */tidegate-game"]);
+    assert_eq!(
+        whole.difference(&kinds_and_names(without_game)).cloned().collect::<BTreeSet<_>>(),
+        game
+    );
+    for object in manifests(SMALLEST) {
+        let subject = &object["subjects"][0]["namespace"];
+        assert!(subject.is_null() || subject == "default", "{object:#}");
+        for rule in object["rules"].as_array().into_iter().flatten() {
+            let is_of = |kind: &str| rule["resources"].to_string().contains(kind);
+            let verbs = rule["verbs"].to_string();
+            assert!(!is_of("configmaps"), "{rule}");
+            assert!(!is_of("secrets") || !(verbs.contains("list") || verbs.contains("watch")));
+            assert!(!is_of("pods") || !verbs.contains("create"), "{rule}");
+        }
+    }
+    let flags = |scope| {
+        let deployment = manifests(scope).into_iter().find(|it| it["kind"] == "Deployment");
+        let arguments =
+            &deployment.expect("there is one")["spec"]["template"]["spec"]["containers"][0]["args"];
+        arguments.as_array().expect("it has some").iter().map(text).collect::<Vec<_>>()
+    };
+    let said =
+        ["--enable-game-workloads=false", "--enable-config-tracking=false", "--namespace=default"];
+    assert!(flags(SMALLEST).ends_with(&said.map(str::to_owned)), "{:?}", flags(SMALLEST));
+    assert!(!flags(Scope::default()).iter().any(|flag| said.contains(&flag.as_str())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -302,7 +444,8 @@ async fn a_primary_whose_owners_may_not_be_changed_is_promoted_with_those_it_has
 #[test]
 fn no_canary_is_ever_written_as_a_whole() {
     let is_read = |it: &String| ["get", "list", "watch"].iter().any(|verb| it.ends_with(verb));
-    let of_canaries = granted().into_iter().filter(|it| it.starts_with("flagger.app/canaries"));
+    let of_canaries =
+        granted(Scope::default()).into_iter().filter(|it| it.starts_with("flagger.app/canaries"));
     let writes: Vec<_> = of_canaries.filter(|it| !is_read(it) && !is_for_admission(it)).collect();
     let patches = ["flagger.app/canaries patch", "flagger.app/canaries/status patch"];
     assert_eq!(writes, patches, "a replacement drops what is not known here");
@@ -315,6 +458,7 @@ fn the_pod_is_one_that_the_restricted_standard_lets_in() {
         create_namespace: false,
         image: "tidegate:1".to_owned(),
         arguments: vec!["--mesh-provider=istio".to_owned()],
+        scope: Scope::default(),
     };
     let manifests = install.manifests();
     let deployment = manifests.iter().find(|it| it["kind"] == "Deployment").unwrap();

@@ -13,6 +13,7 @@ use crate::http::{Policy, Proxy, SafeUrl, UrlError};
 
 /// All settings of the operator.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the user's")]
 pub struct Settings {
     pub cluster: ClusterAccess,
     /// `None` is all namespaces.
@@ -31,6 +32,7 @@ pub struct Settings {
     pub ingress_annotations_prefix: String,
     pub ingress_class: String,
     pub config_tracking: bool,
+    pub game_workloads: bool,
     /// Receives the alerts of every canary.
     pub notifier: Option<Notifier>,
     /// Receives every event.
@@ -40,6 +42,8 @@ pub struct Settings {
     pub hook_secret_file: Option<PathBuf>,
     pub no_cross_namespace_refs: bool,
     pub require_metric_secret_label: bool,
+    /// Each as `namespace/name`.
+    pub shared_gateways: Vec<String>,
     pub http: Policy,
     pub log: LogSettings,
     /// Invalid settings that do not keep the operator from starting. To be logged.
@@ -83,6 +87,8 @@ pub enum SettingsError {
     Provider { flag: &'static str, source: UnknownProvider },
     #[error("--{flag}: `{}` holds no secret, or cannot be read", path.display())]
     NoSecret { flag: &'static str, path: PathBuf },
+    #[error("--{flag}: `{text}` is not namespace/name")]
+    Gateway { flag: &'static str, text: String },
 }
 
 /// The texts from which the notifier is made, the environment applied.
@@ -158,12 +164,14 @@ impl Settings {
             ingress_annotations_prefix: args.ingress_annotations_prefix,
             ingress_class: args.ingress_class,
             config_tracking: args.enable_config_tracking,
+            game_workloads: args.enable_game_workloads,
             notifier: alerts.notifier(&mut warnings),
             event_webhook: event_webhook.transpose()?,
             cluster_name: args.cluster_name,
             hook_secret_file: args.hook_secret_file.map(holds_secret).transpose()?,
             no_cross_namespace_refs: args.no_cross_namespace_refs,
             require_metric_secret_label: args.require_metric_secret_label,
+            shared_gateways: gateways("shared-gateways", &args.shared_gateways)?,
             http: Policy {
                 allow_loopback: args.allow_loopback_hooks,
                 allow: args.allow_addresses,
@@ -233,6 +241,18 @@ fn provider_of(flag: &'static str, name: String) -> Result<String, SettingsError
     match traffic::select(&name) {
         Ok(_) => Ok(name),
         Err(source) => Err(SettingsError::Provider { flag, source }),
+    }
+}
+
+fn gateways(flag: &'static str, text: &str) -> Result<Vec<String>, SettingsError> {
+    let is_named = |text: &String| {
+        let parts: Vec<_> = text.split('/').collect();
+        matches!(parts[..], [namespace, name] if !namespace.is_empty() && !name.is_empty())
+    };
+    let listed = list(text);
+    match listed.iter().find(|it| !is_named(it)) {
+        Some(text) => Err(SettingsError::Gateway { flag, text: text.clone() }),
+        None => Ok(listed),
     }
 }
 

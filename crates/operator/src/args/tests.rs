@@ -58,6 +58,8 @@ fn without_flags_the_defaults_are_flaggers() {
     assert_eq!(settings.ingress_annotations_prefix, "nginx.ingress.kubernetes.io");
     assert_eq!(settings.ingress_class, "");
     assert!(settings.config_tracking);
+    assert!(settings.game_workloads);
+    assert_eq!(settings.shared_gateways, Vec::<String>::new(), "any");
     assert!(settings.notifier.is_none());
     assert!(settings.event_webhook.is_none());
     assert!(!settings.no_cross_namespace_refs);
@@ -336,4 +338,19 @@ fn a_secret_for_hooks_is_there_at_the_start() {
     assert_eq!(settings(&[&flag]).hook_secret_file, Some(path.clone()));
     assert_eq!(settings(&[]).hook_secret_file, None);
     std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn shared_gateways_are_namespace_and_name() {
+    let shared = settings(&["--shared-gateways=istio-system/public, edge/inner"]).shared_gateways;
+    assert_eq!(shared, ["istio-system/public", "edge/inner"]);
+    for odd in ["public", "/public", "edge/", "a/b/c", "edge/inner,public"] {
+        let error = settings_with(&["--shared-gateways", odd], &[]).unwrap_err();
+        assert!(matches!(error, SettingsError::Gateway { .. }), "{odd}: {error}");
+    }
+}
+
+#[test]
+fn game_workloads_are_off_by_a_flag() {
+    assert!(!settings(&["--enable-game-workloads=false"]).game_workloads);
 }

@@ -11,7 +11,7 @@ use tracing::info;
 
 use super::reconcile::CanaryReconciler;
 use crate::{
-    cluster::{CANARY, Cluster, WATCHED, cache::Key, nodes::NodeListener, watch::Silent},
+    cluster::{CANARY, Cluster, cache::Key, nodes::NodeListener, watch::Silent},
     context::Context,
     reconcile,
     supervisor::{Controller, Id, LoopStart, Watches},
@@ -73,7 +73,7 @@ impl Controller for Canaries {
     }
 
     fn prepare(&self, watches: &mut Watches) -> BoxFuture<'static, ()> {
-        for kind in WATCHED {
+        for kind in self.cx.cluster.watched() {
             if kind == CANARY {
                 watches.supervised(kind);
             } else {

@@ -200,6 +200,10 @@ impl Observation {
         found.extend(routes.map(|(kind, name)| (kind, Key::of_kind(kind, namespace, &name))));
         let elsewhere = mesh.elsewhere(&cx).into_iter();
         found.extend(elsewhere.map(|(kind, namespace, name)| (kind, Key::new(&namespace, &name))));
+        // As they are written: in the usable spec, refused hosts are replaced.
+        let hosts = self.inputs.raw["spec"]["service"]["hosts"].as_array().into_iter().flatten();
+        let services = mesh.services_by_host(hosts.filter_map(Value::as_str));
+        found.extend(services.map(|(namespace, name)| (SERVICE, Key::new(namespace, name))));
         found.extend(self.routes.previous.as_ref().and_then(|previous| previous.place.clone()));
         found
     }

@@ -12,14 +12,15 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use tidegate_api::canary::{
     Canary, CrossNamespace, Provider, TargetKind, TargetRef, analysis::ObjectRef,
 };
 use tidegate_providers::{
     canary::{Remembered, RolloutTarget, hook_errors, rollout_target, spec_errors},
     object::Owner,
-    traffic::{self, Mesh},
-    workload::WorkloadKind,
+    traffic::{self, Mesh, OtherNamespaces, VIRTUAL_SERVICE},
+    workload::{SERVICE, WorkloadKind},
 };
 
 use super::env::{Env, NotYet};
@@ -67,6 +68,7 @@ fn validate(
     let invisible = invisible_upstream(env, canary, specified);
     let is_visible = invisible.is_none();
     errors.extend(invisible);
+    errors.extend(refused_names(env, canary, specified));
     let kept = kept_target(canary, remembered);
     let moved = if kept.is_some() { None } else { previous_kind(env, canary)? };
     let is_under_way = |kind: &str, field: &str| {
@@ -112,6 +114,9 @@ fn validate(
     }
     let cross_namespace = env.options.cross_namespace;
     strip(&mut usable, &env.key.namespace, cross_namespace, is_visible);
+    if !refused_names(env, &usable, mesh).is_empty() {
+        keep_names(env, &mut usable)?;
+    }
     Ok(UsableSpec { canary: Arc::new(usable), mesh, errors, blockers: Vec::new() })
 }
 
@@ -126,6 +131,43 @@ fn invisible_upstream(env: &Env<'_>, canary: &Canary, mesh: Mesh) -> Option<Stri
         "spec.upstreamRef.namespace: this operator looks after the namespace {watched:?} alone and \
          cannot see {namespace:?}; have the Upstream in {watched:?}, or run it without --namespace"
     ))
+}
+
+/// Names of other namespaces that this canary may not use in its routes.
+fn refused_names(env: &Env<'_>, canary: &Canary, mesh: Mesh) -> Vec<String> {
+    let services = |namespace: &str| {
+        let watched = env.cluster.namespace.as_deref();
+        let is_watched = watched.is_none_or(|watched| watched == namespace);
+        let name_of = |it: Arc<Value>| it["metadata"]["name"].as_str().map(str::to_owned);
+        let names =
+            || env.cluster.cache.list_in(SERVICE, namespace).into_iter().filter_map(name_of);
+        is_watched.then(|| names().collect())
+    };
+    let others = OtherNamespaces {
+        own: &env.key.namespace,
+        refuses_hosts: env.options.cross_namespace == CrossNamespace::Forbidden,
+        shared_gateways: &env.options.shared_gateways,
+        domain: &env.options.cluster_domain,
+        services: &services,
+    };
+    mesh.refused_names(&canary.spec, &others)
+}
+
+/// Replaces hosts and gateways by those of the live route: going back moves no requests of others, and takes
+/// none from clients.
+fn keep_names(env: &Env<'_>, canary: &mut Canary) -> Result<(), NotYet> {
+    env.require(&[VIRTUAL_SERVICE])?;
+    let live = env.get(VIRTUAL_SERVICE, canary.spec.apex_name());
+    let listed = |field: &str| {
+        let texts = live.as_ref().and_then(|live| live["spec"][field].as_array());
+        let texts = texts.into_iter().flatten().filter_map(Value::as_str);
+        texts.map(str::to_owned).collect::<Vec<_>>()
+    };
+    if let Some(service) = &mut canary.spec.service {
+        service.hosts = listed("hosts");
+        service.gateways = listed("gateways");
+    }
+    Ok(())
 }
 
 /// The previous target, where it stays the target: until its rollout is over, while it serves clients, and
@@ -169,7 +211,7 @@ fn kind_of_primary(env: &Env<'_>, canary: &Canary) -> Result<Option<WorkloadKind
 /// Of two canaries of one target the older acts. The same holds for targets of two kinds with one name:
 /// their primaries would have the same name.
 fn rival(env: &Env<'_>, canary: &Canary) -> Option<String> {
-    let age = |object: &serde_json::Value| {
+    let age = |object: &Value| {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
         (text("creationTimestamp"), text("uid"))
     };

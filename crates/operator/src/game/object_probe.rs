@@ -74,7 +74,7 @@ pub(super) async fn ask(
 /// them by that: an annotation of an Ingress configures the gateway. Rights to other kinds were granted to the
 /// operator for hooks.
 fn is_ours(group: &str, plural: &str) -> bool {
-    let rules = install::rules().into_iter().chain(install::game_rules());
+    let rules = install::rules(install::Scope::default()).into_iter().chain(install::game_rules());
     rules.into_iter().any(|rule| rule.group == group && rule.resource == plural)
 }
 

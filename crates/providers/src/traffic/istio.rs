@@ -5,6 +5,7 @@
 //! stay as they are. With `appProtocol: tcp` connections are divided instead of requests: weights
 //! and nothing else.
 
+pub(super) mod other_namespaces;
 mod rule;
 
 use std::collections::BTreeMap;

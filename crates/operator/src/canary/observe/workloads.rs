@@ -241,7 +241,9 @@ fn absent_primary_state(env: &Env<'_>, inputs: &Inputs, target: Option<&Target>)
         return State::OutOfSync;
     }
     let key = Key::new(&env.key.namespace, &Snapshot::name(&inputs.canary.spec.target_ref.name));
-    let is_kept = env.cluster.cache.digest(ConfigKind::Secret, &key).is_some();
+    // Without tracking no Secret is watched: whether there is a snapshot shows when it is read.
+    let is_kept = !env.options.config_tracking
+        || env.cluster.cache.digest(ConfigKind::Secret, &key).is_some();
     if is_kept && inputs.target.is_none() {
         // Names and settings that the snapshot does not have are the target's.
         let why = "the primary does not exist, and without the target it cannot be created";

@@ -236,3 +236,40 @@ fn parts_that_must_not_be_read_are_stripped() {
     assert!(many.get("upstreamRef").is_some());
     assert_eq!(stripped(CrossNamespace::Allowed, false).get("upstreamRef"), None, "out of sight");
 }
+
+#[test]
+fn refused_names_are_replaced_by_those_of_the_live_route_while_a_rollout_goes_back() {
+    let refused = json!({ "service": {
+        "hosts": ["api.other.svc", "app.example.com"], "gateways": ["other/public"],
+    } });
+    let confined = |mut bench: Bench| {
+        bench.options.cross_namespace = CrossNamespace::Forbidden;
+        bench.options.shared_gateways = vec!["edge/public".to_owned()];
+        bench.spec(&refused)
+    };
+    let names = |spec: &UsableSpec| {
+        let service = spec.canary.spec.service.clone().unwrap();
+        (service.hosts, service.gateways)
+    };
+    let spec = usable(&confined(under_way()));
+    let fields: Vec<_> = spec.errors.iter().filter_map(|it| it.split(": ").next()).collect();
+    assert_eq!(fields, ["spec.service.hosts[0]", "spec.service.gateways[0]"]);
+    assert_eq!(names(&spec), (vec![], vec![]), "without a route, those of the apex Service");
+
+    let bench = confined(under_way());
+    bench.put(
+        VIRTUAL_SERVICE,
+        json!({
+            "metadata": { "name": "web" },
+            "spec": { "hosts": ["shop.example.com", "web"], "gateways": ["edge/public", "mesh"] },
+        }),
+    );
+    let hosts = ["shop.example.com", "web"].map(str::to_owned).to_vec();
+    assert_eq!(
+        names(&usable(&bench)),
+        (hosts, ["edge/public", "mesh"].map(str::to_owned).to_vec())
+    );
+
+    let allowed = usable(&under_way().spec(&refused));
+    assert_eq!(allowed.errors, Vec::<String>::new(), "without the flags");
+}

@@ -296,3 +296,16 @@ fn the_target_of_knative_is_the_primary_if_its_newest_revision_is() {
     assert!(same("web-00002"));
     assert!(!same("web-00001"));
 }
+
+#[test]
+fn without_tracking_a_primary_that_is_gone_is_made_again_from_what_may_be_kept() {
+    let state_of = |tracks_configs: bool| {
+        let mut bench = Bench::new("istio").set_up();
+        bench.options.config_tracking = tracks_configs;
+        set_image(&bench, "web", "web:2.0");
+        bench.remove(DEPLOYMENT, "web-primary");
+        state(&bench.observe(), ManagedObject::Primary)
+    };
+    assert!(matches!(state_of(true), State::Blocked(_)), "no Secret has the promoted template");
+    assert_eq!(state_of(false), State::OutOfSync, "it is not known whether one has");
+}

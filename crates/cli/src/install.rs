@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// Leave changes of configuration out: they start no rollout, and the role may not list any.
     #[arg(long)]
     without_config_tracking: bool,
-    /// Watch the namespace of `--namespace` only: a Role there, and a ClusterRole that reads nodes.
+    /// Watch the namespace of `--namespace` only: a Role there, and a cluster role that reads nodes.
     #[arg(long, requires = "namespace")]
     namespaced: bool,
     /// Flags of `tidegate operator`, after `--`. New installations confine references to a canary's own

@@ -175,7 +175,9 @@ fn reads_secret(query: &str) -> bool {
         database.append(&labels, 60_000, value).expect("it has room");
     }
     match Query::new(query).instant(&database, 60_000) {
-        Ok(Answer::Vector(samples)) => samples.iter().any(|it| it.value >= 1e9),
+        Ok(Answer::Vector(samples)) => {
+            samples.iter().any(|it| it.value.is_finite() && it.value >= 1e9)
+        }
         _ => false,
     }
 }
@@ -210,14 +212,14 @@ fn a_variable_for_the_template_of_another_namespace_reads_no_series_of_its_own_c
             let metric = json!({ "name": "m", "templateVariables": { "x": value } });
             let metric: AnalysisMetric = serde_json::from_value(metric).expect("a metric");
             let model = Model::of(&canary, &metric).expect("values");
-            leaks += usize::from(render("t", &source, &model).is_ok_and(|it| reads_secret(&it)));
             let Ok(model) = model.for_foreign_template("prometheus") else { continue };
+            leaks += usize::from(render("t", &source, &model).is_ok_and(|it| reads_secret(&it)));
             let language = query_language(&provider);
             let Ok(query) = render_confined("t", &source, &model, language) else { continue };
             assert!(!reads_secret(&query), "{query}");
             taken += 1;
         }
     }
-    assert!(leaks > 20, "in templates of the own namespace {leaks} values read it");
+    assert!(leaks > 0, "no value reads it where positions do not count");
     assert!(taken > 20, "{taken} values were taken");
 }

@@ -57,7 +57,7 @@ async fn with<T: Send + 'static>(
 }
 
 async fn open(gates: &Arc<Gates>, opening: Opening) -> Result<(), GateError> {
-    with(gates, move |gates| gates.open(&key(), &opening, 0)).await
+    with(gates, move |gates| gates.open(&key(), &opening, None, 0)).await
 }
 
 async fn says_yes(gates: &Arc<Gates>, call: String) -> Result<bool, GateError> {
@@ -78,7 +78,7 @@ async fn gates_in_a_config_map_are_the_same_for_every_replica() {
     assert!(says_yes(&third, "3".into()).await.unwrap(), "and for one that starts later");
     let listed = with(&third, |gates| gates.list(0)).await.unwrap();
     assert_eq!((listed.len(), listed[0].key.canary.as_str()), (1, "web"));
-    with(&other, |gates| gates.close(&key(), 0)).await.unwrap();
+    with(&other, |gates| gates.close(&key(), None, 0)).await.unwrap();
     assert!(!says_yes(&one, "4".into()).await.unwrap(), "closed by one, closed for all");
 }
 

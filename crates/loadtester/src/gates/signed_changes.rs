@@ -1,14 +1,13 @@
 //! Signed calls that opened or closed a gate, so that a captured call does not change it again.
 //!
-//! A gate refuses calls that were signed before its last change, and calls that it carried out before. What it
-//! remembers is kept with the gate, so that it holds after a restart and for all replicas. Signatures expire, and
-//! so does the need to remember them.
+//! A gate refuses calls that were signed before its last change, and calls that it carried out before. They are
+//! kept with the gate, so that this holds after a restart and for all replicas, until their signatures expire.
 
 use serde::{Deserialize, Serialize};
 
 use crate::auth::{AGE_MAX_S, CallSignature};
 
-/// What a gate remembers of its signed changes.
+/// The signed changes that a gate remembers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedChanges {
     /// Calls that were signed before are refused. Seconds since 1970.

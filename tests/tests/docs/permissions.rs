@@ -56,6 +56,14 @@ Three flags of `tidegate install` make the roles smaller, and tell the operator 
 ClusterRole `tidegate-nodes`. `--without-crds` leaves the CRDs to another install. Without the right
 to create ClusterRoles, delete that role and its binding from the output: see *Nodes*.
 
+`kubectl apply` deletes no role that the new output lacks. After a change to `--without-game`:
+
+```sh
+kubectl delete clusterrole,clusterrolebinding tidegate-game
+```
+
+After a change to `--namespaced`, also delete `tidegate`.
+
 ## Secrets
 
 | Permission | Purpose | Bounded by |
@@ -78,7 +86,7 @@ pub(crate) fn page() -> String {
     let rows: Vec<_> = rules(Scope::default()).iter().map(row).collect();
     let rows = table(["Group", "Resource", "Verbs", "Purpose"], &rows);
     let mut text = INTRO.to_owned();
-    let game: Vec<_> = game_rules(Scope::default()).iter().map(row).collect();
+    let game: Vec<_> = game_rules().iter().map(row).collect();
     let game = table(["Group", "Resource", "Verbs", "Purpose"], &game);
     write!(text, "{rows}{OUTRO}{GAME}{game}").unwrap();
     text

@@ -87,18 +87,20 @@ fn cases() -> Vec<Case> {
             },
             "alerts[0].providerRef.namespace: ",
         ),
-        case(
-            "another's host",
-            ISTIO,
-            json!({ "service": { "hosts": ["web.other.svc.cluster.local"] } }),
-            "spec.service.hosts[0]: ",
-        ),
-        case(
-            "a gateway that is not shared",
-            ISTIO,
-            json!({ "service": { "gateways": ["other/public"] } }),
-            "spec.service.gateways[0]: ",
-        ),
+    ]
+}
+
+/// Names of other namespaces in a route of Istio.
+fn cases_of_names() -> [Case; 2] {
+    let case = |name, service: Value, said| {
+        let edit = json!({ "service": service });
+        Case { name, provider: ISTIO, edit, said }
+    };
+    let hosts = json!({ "hosts": ["web.other.svc.cluster.local"] });
+    let gateways = json!({ "gateways": ["other/public"] });
+    [
+        case("another's host", hosts, "spec.service.hosts[0]: "),
+        case("a gateway that is not shared", gateways, "spec.service.gateways[0]: "),
     ]
 }
 
@@ -127,7 +129,7 @@ fn share_by(world: &World, canary: &Value) -> Option<i64> {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_whose_spec_becomes_invalid_goes_back_when_its_deadline_has_passed() {
-    for Case { name, provider, edit: spec, said } in cases() {
+    for Case { name, provider, edit: spec, said } in cases().into_iter().chain(cases_of_names()) {
         for is_down in [false, true] {
             let case = format!("{name}, nobody looks: {is_down}");
             let mut world = half_way(provider).await;
@@ -163,7 +165,7 @@ async fn a_rollout_whose_spec_becomes_invalid_goes_back_when_its_deadline_has_pa
 
 #[tokio::test(start_paused = true)]
 async fn a_revision_that_comes_while_the_spec_is_invalid_gets_no_share() {
-    for Case { name, provider, edit: spec, .. } in cases() {
+    for Case { name, provider, edit: spec, .. } in cases().into_iter().chain(cases_of_names()) {
         let world = half_way(provider).await;
         let before = object(&world, CANARIES, "web");
         edit(&world, spec);

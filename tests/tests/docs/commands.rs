@@ -28,14 +28,16 @@ const VERBS: [&str; 15] = [
 ];
 
 /// Built-in kinds that pages use, as they are written on the command line.
-const KINDS: [&str; 15] = [
+const KINDS: [&str; 18] = [
+    "clusterrole",
+    "clusterrolebinding",
+    "deploy",
     "deployment",
     "deployments",
-    "deploy",
     "events",
+    "hpa",
     "httproute",
     "ingresses",
-    "hpa",
     "namespace",
     "node",
     "nodes",
@@ -43,6 +45,7 @@ const KINDS: [&str; 15] = [
     "role",
     "rolebinding",
     "secret",
+    "service",
     "services",
 ];
 

@@ -29,14 +29,16 @@ const VERBS: [&str; 16] = [
 ];
 
 /// Built-in kinds that pages use, as they are written on the command line.
-const KINDS: [&str; 16] = [
+const KINDS: [&str; 18] = [
+    "clusterrole",
+    "clusterrolebinding",
+    "deploy",
     "deployment",
     "deployments",
-    "deploy",
     "events",
+    "hpa",
     "httproute",
     "ingresses",
-    "hpa",
     "namespace",
     "node",
     "nodes",

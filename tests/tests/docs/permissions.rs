@@ -50,7 +50,7 @@ Three flags of `tidegate install` make the roles smaller, and tell the operator 
 | --- | --- | --- |
 | `--without-game` | the CRDs of game workloads and the role `tidegate-game`: every permission to create, change or delete pods | `--enable-game-workloads=false`: GameDeployments are ignored, also those that another controller runs |
 | `--without-config-tracking` | all permissions for ConfigMaps; `list`, `watch` and `delete` of Secrets | `--enable-config-tracking=false`: a changed ConfigMap or Secret starts no rollout, and primaries mount the target's own. Copies of earlier promotions stay until their canary is deleted |
-| `--namespaced` | all ClusterRoles but `tidegate-nodes`, which reads nodes | `--namespace`: a Role in the namespace of `--namespace`, where the operator lives. Canaries elsewhere are ignored. The kinds of Kuma are cluster-scoped, so it needs an operator without this flag |
+| `--namespaced` | all ClusterRoles but `tidegate-nodes`, which reads nodes | `--namespace`: the operator lives in the namespace that it watches, and has a Role there. Canaries elsewhere are ignored. The kinds of Kuma are cluster-scoped, so it needs an operator without this flag |
 
 `--namespaced` installs of several namespaces share the CRDs, which are cluster-scoped, and the
 ClusterRole `tidegate-nodes`. `--without-crds` leaves the CRDs to another install. Without the right

@@ -162,6 +162,25 @@ impl CanaryReconciler {
         Some(())
     }
 
+    /// After a write that failed: the state is read again after a conflict, and before the next pass if the write
+    /// may have been done.
+    async fn recover(
+        &mut self,
+        error: WriteError,
+        state: &mut PassState,
+        pass: &mut Pass<'_>,
+    ) -> Result<Option<Next>, WriteError> {
+        if error.is_stale() {
+            debug!(%error, "Observing again");
+            self.refresh().await?;
+            state.conflicts += 1;
+            return Ok((state.conflicts > CONFLICTS_MAX).then_some(Next::Backoff));
+        }
+        self.cache_may_lag = matches!(error, WriteError::Unavailable { .. });
+        self.report_rejection(&error, pass).await;
+        Err(error)
+    }
+
     /// Carries a decision out. `None` if the canary is to be observed again at once.
     async fn run_decision(
         &mut self,
@@ -197,17 +216,7 @@ impl CanaryReconciler {
                 state.rejections += 1;
                 return Ok(None);
             }
-            Err(Failure { error, .. }) if error.is_stale() => {
-                debug!(%error, "Observing again");
-                self.refresh().await?;
-                state.conflicts += 1;
-                return Ok((state.conflicts > CONFLICTS_MAX).then_some(Next::Backoff));
-            }
-            Err(Failure { error, .. }) => {
-                self.cache_may_lag = matches!(error, WriteError::Unavailable { .. });
-                self.report_rejection(&error, pass).await;
-                return Err(error);
-            }
+            Err(Failure { error, .. }) => return self.recover(error, state, pass).await,
         }
         Ok(match decision.again {
             Again::Now => None,
@@ -303,8 +312,13 @@ impl Reconciler for CanaryReconciler {
                 continue;
             }
             self.record_lost_alerts(&observation).await;
-            if self.report_policy(&observation).await? {
-                continue;
+            match self.report_policy(&observation).await {
+                Ok(false) => {}
+                Ok(true) => continue,
+                Err(error) => match self.recover(error, &mut state, pass).await? {
+                    Some(next) => return Ok(next),
+                    None => continue,
+                },
             }
             match decide(&observation.observed) {
                 Step::Ask(question) => {

@@ -115,7 +115,7 @@ fn a_canary_that_became_invalid_takes_no_step_forward() {
             "remember trouble=0"
         }),
         ("nothing is begun", flawed(at_rest().target("v1-b")), ""),
-        ("nor set up", flawed(at_rest().phase(Phase::New)), ""),
+        ("nor set up", flawed(at_rest().phase(Phase::New)), "remember phase=Initializing"),
     ]);
     assert_eq!(flawed(at_rest().target("v1-b")).why(), "Refused");
     let theirs = progressing(50).checked(true).with(|seen| seen.blockers = vec!["x".to_owned()]);

@@ -105,7 +105,7 @@ fn an_obstacle_is_waited_for() {
 fn switches_of_the_user_come_first() {
     let refused = at_rest().phase(Phase::New).with(|seen| seen.blockers = vec!["twice".to_owned()]);
     table([
-        ("a canary that must not be acted upon", refused, ""),
+        ("a canary that must not be acted upon", refused, "remember phase=Initializing"),
         (
             "the finalizer is put on before anything else",
             at_rest().phase(Phase::New).planning(|plan| plan.revert = true),

@@ -18,10 +18,7 @@ mod scenario;
 mod scenarios;
 mod witness;
 
-use std::{
-    any::Any,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use kube::Client;
@@ -35,7 +32,10 @@ pub use self::{
     scenarios::all,
 };
 use self::{record::Record, witness::Witness};
-use crate::{Installation, NodeSettings, Operator, Options, apply_folder, objects, stage::cluster};
+use crate::{
+    ControlPlane, Installation, Node, NodeSettings, Operator, Options, apply_folder, objects,
+    stage::cluster,
+};
 
 /// A node takes 110 pods; a namespace has four at a time.
 const NODES: u8 = 4;
@@ -54,7 +54,8 @@ pub struct Ground {
     flagger: Installation,
     tidegate: Installation,
     kubeconfig: PathBuf,
-    _cluster: Box<dyn Any + Send + Sync>,
+    _node: Node,
+    _plane: ControlPlane,
 }
 
 // === impl Ground ===
@@ -65,44 +66,7 @@ impl Ground {
         let settings =
             NodeSettings { applications: false, count: NODES, ..NodeSettings::default() };
         let (plane, node) = cluster(&Options::default(), settings).await?;
-        let (client, parts, folder) =
-            (plane.client(), plane.parts().clone(), plane.folder().to_owned());
-        let kubeconfig = plane.kubeconfig("admin")?;
-        Self::on(client, &parts, &folder, kubeconfig, Box::new((node, plane))).await
-    }
-
-    /// The sandbox instead of a control plane.
-    pub async fn sandbox() -> Result<Self> {
-        let scratch = crate::scratch::Scratch::new()?;
-        let folder = scratch.path().to_owned();
-        let parts = crate::Parts::find()?;
-        let kubeconfig = folder.join("sandbox.kubeconfig");
-        let arguments =
-            ["sandbox", "--no-operator", "--nodes=4", "--listen=127.0.0.1:0", "--kubeconfig"];
-        let mut arguments: Vec<_> = arguments.map(str::to_owned).into();
-        arguments.push(kubeconfig.display().to_string());
-        let program = crate::program()?;
-        let process = crate::Process::start("sandbox", &program, &arguments, &folder)?;
-        crate::eventually(
-            "the sandbox has started",
-            std::time::Duration::from_mins(1),
-            async || Ok(std::fs::metadata(&kubeconfig).is_ok_and(|it| it.len() > 0).then_some(())),
-        )
-        .await?;
-        let client = crate::control_plane::client_of(&kubeconfig).await?;
-        for part in ["gateway-api", "istio"] {
-            apply_folder(&client, parts.folder(part)?).await?;
-        }
-        Self::on(client, &parts, &folder, kubeconfig, Box::new((process, scratch))).await
-    }
-
-    async fn on(
-        client: Client,
-        parts: &crate::Parts,
-        folder: &Path,
-        kubeconfig: PathBuf,
-        keep: Box<dyn Any + Send + Sync>,
-    ) -> Result<Self> {
+        let (client, parts) = (plane.client(), plane.parts());
         for name in ["contour", "traefik", "knative", "keda"] {
             apply_folder(&client, &parts.folder("providers")?.join(name)).await?;
         }
@@ -116,11 +80,12 @@ impl Ground {
         objects::define(&client, &others).await?;
         let program = parts.program("flagger", "flagger")?;
         let flags = ["--control-loop-interval=1s", "--log-level=info"];
-        let flagger = Installation::of_program(program, folder, &flags);
+        let flagger = Installation::of_program(program, plane.folder(), &flags);
         let flags = ["operator", "--startup-spread=0s", "--allow-loopback-hooks"];
-        let tidegate = Installation::of_program(crate::program()?, folder, &flags);
+        let tidegate = Installation::of_program(crate::program()?, plane.folder(), &flags);
         let witness = Witness::start(&client).await?;
-        Ok(Self { client, witness, flagger, tidegate, kubeconfig, _cluster: keep })
+        let kubeconfig = plane.kubeconfig("admin")?;
+        Ok(Self { client, witness, flagger, tidegate, kubeconfig, _node: node, _plane: plane })
     }
 
     async fn start(&self, side: Side, name: &str, flags: &[String]) -> Result<Operator> {

@@ -68,10 +68,7 @@ fn differences_from_flagger_are_on_the_page() {
         let mut scenarios = chosen();
         let (total, is_all) = (scenarios.len(), scenarios.len() == all().len());
         ensure!(total > 0, "no scenario is called so");
-        let ground = match std::env::var_os("TIDEGATE_E2E_SANDBOX") {
-            Some(_) => Ground::sandbox().await?,
-            None => Ground::open().await?,
-        };
+        let ground = Ground::open().await?;
         let at_once = number("E2E_AT_ONCE").unwrap_or(AT_ONCE);
         let (mut found, differing) = play(&ground, 0, at_once, &scenarios).await;
         // An interval that comes late on a busy machine changes a history; a difference comes again.

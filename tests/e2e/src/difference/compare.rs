@@ -85,7 +85,10 @@ impl Row {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { scenario, subject, path, flagger, tidegate } = self;
-        write!(f, "{scenario}: {subject} {path}\n    flagger  {flagger}\n    tidegate {tidegate}")
+        write!(
+            f,
+            "{scenario} | {subject} | {path}\n    flagger  {flagger}\n    tidegate {tidegate}"
+        )
     }
 }
 

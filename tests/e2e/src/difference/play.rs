@@ -43,7 +43,15 @@ pub(super) async fn play(
 ) -> Result<Record> {
     let network = Network::new();
     network.otherwise(Reply::yes());
-    network.metric("", Metric::Value(100.0));
+    // Good rates, and durations of 100 ms: queries that say milliseconds multiply.
+    for (part, value) in [
+        ("", 100.0),
+        ("http_request_duration_seconds_bucket", 0.1),
+        ("*100", 100.0),
+        ("* 100", 100.0),
+    ] {
+        network.metric(part, Metric::Value(value));
+    }
     for (path, reply) in &scenario.hooks {
         network.hook(&format!("hooks/{path}"), reply.clone());
     }

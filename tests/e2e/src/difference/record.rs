@@ -97,10 +97,7 @@ impl Record {
         for call in calls {
             if call.to.starts_with(PROMETHEUS) {
                 if call.query != PROBE {
-                    // The encoding of a space differs, and layout does not matter.
-                    let words: Vec<_> = call.query.split(['+', ' ', '\n']).collect();
-                    let query = words.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>();
-                    self.note("query", &plain(&query.join(" ")), "asked");
+                    self.note("query", &plain(&plain_query(&call.query)), "asked");
                 }
                 continue;
             }
@@ -189,12 +186,27 @@ impl Names {
     }
 }
 
+/// A query without layout, and with the matchers of each selector in their order.
+fn plain_query(query: &str) -> String {
+    let selector = Regex::new(r"\{([^{}]*)\}").expect("it is a regular expression");
+    let matcher = Regex::new(r#"[a-z_]+(=~|!~|!=|=)"[^"]*""#).expect("it is a regular expression");
+    // A space is a plus to one of them, and the plus of a number is one to both.
+    let text: String = query.chars().filter(|it| !it.is_whitespace() && *it != '+').collect();
+    let sorted = |found: &regex::Captures<'_>| {
+        let mut matchers: Vec<_> = matcher.find_iter(&found[1]).map(|it| it.as_str()).collect();
+        matchers.sort_unstable();
+        format!("{{{}}}", matchers.join(","))
+    };
+    selector.replace_all(&text, sorted).into_owned()
+}
+
 /// Removes what differs between any two objects.
 fn simplify(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|key, _| !VOLATILE.contains(&key.as_str()));
             members.values_mut().for_each(simplify);
+            members.retain(|key, it| key != "annotations" || *it != json!({}));
         }
         Value::Array(items) => items.iter_mut().for_each(simplify),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

@@ -50,6 +50,9 @@ impl Scenario {
     pub fn new(name: &'static str, provider: &str, analysis: Value) -> Self {
         let mut canary = canary_for(provider, json!({ "interval": "10s", "threshold": 2 }));
         merge(&mut canary["spec"]["analysis"], analysis);
+        if let Some(spec) = canary["spec"].as_object_mut() {
+            spec.retain(|_, value| !value.is_null());
+        }
         let mut objects = users_objects(provider);
         let is_workload = canary["spec"]["targetRef"]["kind"] == DEPLOYMENT.1;
         if is_workload {

@@ -53,7 +53,7 @@ fn checks() -> Vec<Scenario> {
         failing("checks: a bad rate", Metric::Value(50.0)),
         failing("checks: no values", Metric::Nothing),
         failing("checks: the server fails", Metric::Reply(Reply::Status(500, "oops".to_owned()))),
-        Scenario::new("checks: one fails", "gatewayapi:v1", measured())
+        Scenario::new("checks: one fails", "istio", measured())
             .phase("Initialized")
             .measure("", Metric::Value(50.0))
             .release("web:2.0")

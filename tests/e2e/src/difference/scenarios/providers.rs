@@ -34,6 +34,12 @@ pub(super) fn all() -> Vec<Scenario> {
         Scenario::new(name, provider, analysis()).released()
     };
     let mut all: Vec<_> = PROVIDERS.into_iter().map(released).collect();
+    // Flagger crashes at an Ingress without annotations.
+    for object in all.iter_mut().flat_map(|it| &mut it.objects).filter(|it| it["kind"] == "Ingress")
+    {
+        object["metadata"]["annotations"] =
+            json!({ "zalando.org/backend-load-balancer": "random" });
+    }
     all.push(Scenario::new("provider: apisix", "apisix", analysis()).released());
     all.push(knative(analysis()));
     all.push(

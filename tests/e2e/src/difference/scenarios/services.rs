@@ -13,7 +13,7 @@ fn with_service(name: &'static str, provider: &str, service: &Value) -> Scenario
 pub(super) fn all() -> Vec<Scenario> {
     let metadata =
         |name: &str| json!({ "labels": { "side": name }, "annotations": { "note": name } });
-    let policy = json!({ "tls": { "mode": "ISTIO_MUTUAL" }, "connectionPool": { "tcp": { "maxConnections": 9 } } });
+    let policy = json!({ "tls": { "mode": "ISTIO_MUTUAL" }, "connectionPool": { "http": { "http1MaxPendingRequests": 9 } } });
     let routes = json!({
         "hosts": ["web.test", "www.web.test"], "gateways": ["public", "mesh"],
         "match": [{ "uri": { "prefix": "/api" } }], "rewrite": { "uri": "/" },

@@ -64,11 +64,11 @@ fn requests() -> Vec<Scenario> {
         Scenario::new("A/B: app mesh", "appmesh:v1beta2", by_header()).released(),
         Scenario::new("A/B: kubernetes ignores it", "kubernetes", by_header()).released(),
         Scenario::new(
-            "A/B: gateway, several kinds of match",
+            "A/B: gateway, two items",
             GATEWAY,
             json!({ "iterations": 1, "match": [
-                { "headers": { "x-canary": { "prefix": "in" } } },
-                { "queryParams": { "canary": { "exact": "yes" } } },
+                { "headers": { "x-canary": { "regex": "in.*" }, "x-team": { "exact": "a" } } },
+                { "headers": { "user-agent": { "exact": "probe" } } },
             ] }),
         )
         .released(),

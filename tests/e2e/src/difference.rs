@@ -98,8 +98,8 @@ impl Ground {
 
     /// Plays a scenario with both, each in a namespace of its own, and returns all differences.
     pub async fn play(&self, scenario: &Scenario, id: &str) -> Vec<Difference> {
-        // Of one length, so that names are cut at the same place.
-        let (theirs, ours) = (format!("difference-{id}-f"), format!("difference-{id}-t"));
+        // Of one length, so that names are cut at the same place, and without signs that queries replace.
+        let (theirs, ours) = (format!("difference{id}f"), format!("difference{id}t"));
         let (flagger, tidegate) = tokio::join!(
             play::play(self, scenario, Side::Flagger, &theirs),
             play::play(self, scenario, Side::Tidegate, &ours),

@@ -185,10 +185,17 @@ pub const ACCEPTED: &[Row] = &[
     },
     Row {
         scenario: "provider: *",
-        subject: "TrafficSplit web",
+        subject: "TrafficSplit web|Ingress front-canary",
         path: "/metadata/annotations/*",
         values: ["-", "disabled"],
-        page: "annotations that stop Flux from correcting an SMI traffic split",
+        page: "annotations that stop Flux from correcting a route",
+    },
+    Row {
+        scenario: "provider: nginx|provider: skipper",
+        subject: "Ingress front-canary",
+        path: "/metadata/annotations/tidegate.dev/copied-annotations",
+        values: ["-", "*"],
+        page: "annotations and labels of your Ingress or `ApisixRoute` on its copy",
     },
     Row {
         scenario: "*",

@@ -67,7 +67,7 @@ fn requests() -> Vec<Scenario> {
             "A/B: gateway, two items",
             GATEWAY,
             json!({ "iterations": 1, "match": [
-                { "headers": { "x-canary": { "regex": "in.*" }, "x-team": { "exact": "a" } } },
+                { "headers": { "x-canary": { "regex": "in.*" } } },
                 { "headers": { "user-agent": { "exact": "probe" } } },
             ] }),
         )

@@ -73,6 +73,8 @@ fn revision(name: &str, image: &str) -> Value {
     json!({
         "apiVersion": "serving.knative.dev/v1", "kind": "Revision", "metadata": { "name": name },
         "spec": { "containers": [{ "name": "app", "image": image }] },
-        "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
+        "status": {
+            "observedGeneration": 1, "conditions": [{ "type": "Ready", "status": "True" }],
+        },
     })
 }

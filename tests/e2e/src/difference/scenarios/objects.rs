@@ -190,9 +190,7 @@ fn targets() -> Vec<Scenario> {
         Scenario::new("target: Service", "istio", by_weight())
             .spec(json!({ "targetRef": { "apiVersion": "v1", "kind": "Service" } }))
             .with(service("web", "1"))
-            .phase("Initialized")
-            .patch(crate::stage::SERVICE, "web", json!({ "spec": { "selector": { "v": "2" } } }))
-            .phase("Succeeded"),
+            .rest(25),
         Scenario::new("target: labels, affinity, spread", "istio", by_weight())
             .target(json!({
                 "metadata": { "labels": { "app": "web", "team": "a" }, "annotations": { "a": "b" } },

@@ -76,9 +76,9 @@ pub fn manifests(part: &Path) -> Result<Vec<Manifest>> {
 
 /// The operator's provider with which this file is used.
 pub fn provider_of(place: &str) -> &'static str {
-    let page = place.rsplit_once('/').map_or(place, |(folder, page)| {
-        if folder.starts_with("test/") { folder } else { page }
-    });
+    let page = place
+        .rsplit_once('/')
+        .map_or(place, |(folder, page)| if folder.starts_with("test/") { folder } else { page });
     let found = PROVIDERS.iter().find(|(name, _)| page.contains(name));
     found.map_or("istio", |(_, provider)| provider)
 }
@@ -192,7 +192,9 @@ impl Manifest {
         let is_canary = self.object["kind"] == "Canary"
             && self.object["apiVersion"].as_str()?.starts_with("flagger.app/");
         let mut canary = if is_canary { self.object.clone() } else { excerpt(&self.object)? };
-        if canary["spec"]["targetRef"].is_null() {
+        drop_empty(&mut canary);
+        let spec = &canary["spec"];
+        if spec["targetRef"].is_null() || spec["analysis"].is_null() {
             complete(&mut canary, provider_of(&self.place));
         }
         Some(canary)
@@ -223,6 +225,21 @@ fn excerpt(object: &Value) -> Option<Value> {
             "metadata": { "name": "podinfo" }, "spec": spec,
         })
     })
+}
+
+/// Removes fields and items that have a comment instead of a value.
+fn drop_empty(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(drop_empty);
+        }
+        Value::Array(items) => {
+            items.retain(|item| !item.is_null());
+            items.iter_mut().for_each(drop_empty);
+        }
+        _ => {}
+    }
 }
 
 /// Adds the parts that the documentation leaves out.
@@ -304,7 +321,8 @@ mod tests {
 
     #[test]
     fn a_template_of_a_chart_has_its_values() {
-        let template = "{{- if .Values.on }}\na: {{ .Values.b.c }}\nd: {{ template \"x\" . }}-x\n{{- end }}\n";
+        let template =
+            "{{- if .Values.on }}\na: {{ .Values.b.c }}\nd: {{ template \"x\" . }}-x\n{{- end }}\n";
         let values = json!({ "b": { "c": 5 } });
         assert_eq!(rendered(template, &values), "a: 5\nd: podinfo-x\n");
     }

@@ -21,15 +21,13 @@ use kube::{
 use serde_json::{Value, json};
 use tidegate_e2e::{
     ControlPlane, Installation, Node, NodeSettings, Operator, Options, api_of, apply, apply_folder,
-    eventually, inside_for, program,
+    eventually, inside, program,
     stage::{CANARY, DEPLOYMENT, Kind, cluster, deployment},
 };
 
 const PAGE: &str = "../../docs/guide/back-to-flagger.md";
 const SPACE: &str = "shop";
 const VIRTUAL_SERVICE: Kind = ("networking.istio.io/v1beta1", "VirtualService");
-/// Some twenty intervals of ten seconds, which is Flagger's shortest.
-const LONG: Duration = Duration::from_mins(9);
 /// Flagger looks at each canary three times.
 const THREE_INTERVALS: Duration = Duration::from_secs(35);
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -68,7 +66,7 @@ struct Ground {
 
 #[test]
 fn canaries_go_back_to_flagger_without_a_rollout() {
-    inside_for(LONG, "canaries_go_back_to_flagger_without_a_rollout", async || {
+    inside("canaries_go_back_to_flagger_without_a_rollout", async || {
         let cases = [SUCCEEDED, FAILED, KEPT, PROGRESSING, WAITING];
         let ground = Ground::open().await?;
         let tidegate = ground.bring_about(&cases).await?;
@@ -110,7 +108,7 @@ fn canaries_go_back_to_flagger_without_a_rollout() {
 
 #[test]
 fn canaries_that_are_left_as_they_are_roll_out_again() {
-    inside_for(LONG, "canaries_that_are_left_as_they_are_roll_out_again", async || {
+    inside("canaries_that_are_left_as_they_are_roll_out_again", async || {
         let cases = [SUCCEEDED, FAILED, PROGRESSING, WAITING];
         let ground = Ground::open().await?;
         let tidegate = ground.bring_about(&cases).await?;

@@ -32,7 +32,7 @@ const VIRTUAL_SERVICE: Kind = ("networking.istio.io/v1beta1", "VirtualService");
 const THREE_INTERVALS: Duration = Duration::from_secs(35);
 const PATIENCE: Duration = Duration::from_mins(3);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// Nobody listens there: a hook that fails.
+/// A closed port: the hook fails.
 const CLOSED: &str = "http://127.0.0.1:9/";
 
 /// A canary, and the state that Tidegate leaves it in.

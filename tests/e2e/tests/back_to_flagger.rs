@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::{
     Client,
-    api::{ListParams, Patch, PatchParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams},
     core::TypeMeta,
 };
 use serde_json::{Value, json};
@@ -24,6 +24,7 @@ use tidegate_e2e::{
     eventually, inside, program,
     stage::{CANARY, DEPLOYMENT, Kind, cluster, deployment},
 };
+use tokio::{sync::oneshot, task::JoinHandle};
 
 const PAGE: &str = "../../docs/guide/back-to-flagger.md";
 const SPACE: &str = "shop";
@@ -64,12 +65,19 @@ struct Ground {
     plane: ControlPlane,
 }
 
+/// A watch over routes.
+struct Guard {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<()>>,
+}
+
 #[test]
 fn canaries_go_back_to_flagger_without_a_rollout() {
     inside("canaries_go_back_to_flagger_without_a_rollout", async || {
         let cases = [SUCCEEDED, FAILED, KEPT, PROGRESSING, WAITING];
         let ground = Ground::open().await?;
         let tidegate = ground.bring_about(&cases).await?;
+        let guard = ground.guard(&[FAILED, KEPT]);
 
         for case in [FAILED, PROGRESSING, WAITING] {
             ground.play("kubectl rollout undo", case.name)?;
@@ -92,6 +100,7 @@ fn canaries_go_back_to_flagger_without_a_rollout() {
 
         ground.all(&cases, "Initialized", 0).await?;
         ground.rests(&cases).await?;
+        guard.end().await?;
         for case in cases {
             let hooks = json!({ "spec": { "analysis": { "webhooks": [] } } });
             ground.patch(CANARY, case.name, &hooks).await?;
@@ -230,23 +239,25 @@ impl Ground {
         Ok(())
     }
 
-    /// The canary's weight in each route.
-    async fn weights(&self) -> Result<Vec<(String, i64)>> {
-        let types = TypeMeta {
-            api_version: VIRTUAL_SERVICE.0.to_owned(),
-            kind: VIRTUAL_SERVICE.1.to_owned(),
-        };
-        let api = api_of(&self.client, &types, Some(SPACE)).await?;
-        let routes = api.list(&ListParams::default()).await?;
-        let weight = |route: kube::api::DynamicObject| {
-            let name = route.metadata.name.unwrap_or_default();
-            let to = format!("{name}-canary");
-            let mut routes = route.data["spec"]["http"][0]["route"].as_array()?.iter();
-            let side = routes.find(|it| it["destination"]["host"] == *to)?;
-            // The API server leaves out no weight, and a 0 may be left out by its writer.
-            Some((name, side["weight"].as_i64().unwrap_or(0)))
-        };
-        Ok(routes.items.into_iter().filter_map(weight).collect())
+    /// Watches routes until [`Guard::end`]: from now on none of these canaries may have weight.
+    fn guard(&self, cases: &[Case]) -> Guard {
+        let names: Vec<_> = cases.iter().map(|case| case.name).collect();
+        let (client, (stop, stopped)) = (self.client.clone(), oneshot::channel());
+        let task = tokio::spawn(async move {
+            let mut stopped = std::pin::pin!(stopped);
+            loop {
+                let weights = weights(&client).await?;
+                let found = weights
+                    .iter()
+                    .find(|(name, weight)| *weight > 0 && names.contains(&name.as_str()));
+                ensure!(found.is_none(), "a failed revision has weight: {weights:?}");
+                tokio::select! {
+                    _ = &mut stopped => return Ok(()),
+                    () = tokio::time::sleep(LOOK_AGAIN) => {}
+                }
+            }
+        });
+        Guard { stop, task }
     }
 
     /// Waits until each has been in this phase with this weight in its route, at the same time or not.
@@ -254,7 +265,7 @@ impl Ground {
         let mut missing: Vec<_> = cases.iter().map(|case| case.name).collect();
         let awaited = format!("{missing:?} are {phase} with weight {weight}");
         eventually(&awaited, PATIENCE, async || {
-            let weights = self.weights().await?;
+            let weights = weights(&self.client).await?;
             let mut others = Vec::new();
             for name in missing.drain(..) {
                 let found = self.read(CANARY, SPACE, name).await?["status"]["phase"].take();
@@ -274,7 +285,7 @@ impl Ground {
     async fn rests(&self, cases: &[Case]) -> Result<()> {
         let end = Instant::now() + THREE_INTERVALS;
         while Instant::now() < end {
-            let weights = self.weights().await?;
+            let weights = weights(&self.client).await?;
             ensure!(weights.len() == cases.len(), "routes are missing: {weights:?}");
             ensure!(weights.iter().all(|(_, weight)| *weight == 0), "{weights:?}");
             for case in cases {
@@ -287,6 +298,32 @@ impl Ground {
         }
         Ok(())
     }
+}
+
+// === impl Guard ===
+
+impl Guard {
+    async fn end(self) -> Result<()> {
+        // It has ended by itself if a weight was found.
+        let _ = self.stop.send(());
+        self.task.await?
+    }
+}
+
+/// The canary's weight in each route.
+async fn weights(client: &Client) -> Result<Vec<(String, i64)>> {
+    let types =
+        TypeMeta { api_version: VIRTUAL_SERVICE.0.to_owned(), kind: VIRTUAL_SERVICE.1.to_owned() };
+    let routes = api_of(client, &types, Some(SPACE)).await?.list(&ListParams::default()).await?;
+    let weight = |route: DynamicObject| {
+        let name = route.metadata.name.unwrap_or_default();
+        let to = format!("{name}-canary");
+        let mut sides = route.data["spec"]["http"][0]["route"].as_array()?.iter();
+        let side = sides.find(|it| it["destination"]["host"] == *to)?;
+        // Flagger leaves out a 0.
+        Some((name, side["weight"].as_i64().unwrap_or(0)))
+    };
+    Ok(routes.items.into_iter().filter_map(weight).collect())
 }
 
 fn canary(case: &Case) -> Value {

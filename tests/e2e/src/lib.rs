@@ -20,6 +20,7 @@ mod control_plane;
 pub mod difference;
 mod graphite;
 mod influxdb;
+pub mod manifests;
 mod namespace;
 mod node;
 mod objects;

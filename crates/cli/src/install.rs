@@ -11,6 +11,8 @@ use crate::printer::Printer;
 /// Definitions, a namespace, an account that may do what rollouts take and no more, and two replicas
 /// of which one acts.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[expect(clippy::doc_markdown, reason = "these are the help texts")]
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the user's")]
 pub(crate) struct Args {

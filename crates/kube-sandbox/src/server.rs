@@ -47,16 +47,17 @@ mod review;
 pub(crate) mod rules;
 mod scale;
 mod slim;
+mod snapshot;
 mod users;
 mod write;
 
 pub(crate) use self::read::Selection;
-pub use self::users::User;
 pub(crate) use self::{
     convert::bytes as version_bytes,
     execute::{LogEntry, Logged},
     rules::{deprecation, empty_object},
 };
+pub use self::{snapshot::Snapshot, users::User};
 pub(crate) use crate::types::format_time as timestamp_text;
 
 /// Settings that a cluster's administrator would choose.

@@ -21,6 +21,7 @@ mod permissions;
 mod permits;
 mod providers;
 mod rerouted;
+mod restored;
 mod retargeted;
 mod robustness;
 mod routes;

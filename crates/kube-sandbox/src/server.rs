@@ -10,7 +10,10 @@
 //!   rbac, request log ◄───┘                 └──► rules (builtin strategies, CRD schemas) ──► store
 //! ```
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -90,6 +93,8 @@ pub struct Server {
     tokens: Mutex<BTreeMap<String, User>>,
     interrupts: Arc<watch::Sender<u64>>,
     definitions: Mutex<Definitions>,
+    /// How often it was put back to a snapshot.
+    restores: AtomicU64,
 }
 
 /// Cache of parsed CRDs by UID and revision: each is large, and all are needed when one changes.
@@ -221,6 +226,7 @@ impl Server {
             faults,
             interrupts,
             definitions: Mutex::default(),
+            restores: AtomicU64::default(),
             log: RequestLog::new(),
             random,
             registry: RwLock::new(Arc::new(Registry::builtin())),

@@ -182,7 +182,7 @@ async fn a_watch_that_ends_in_good_order_costs_no_list() {
     let everything = Matcher::any().user(OPERATOR).resource("", "services");
     world.sandbox.server().faults.interrupt_watches(everything, Interruption::Close);
     world.settle().await;
-    assert_eq!(requests_since(&world, before), ["list services"], "one object");
+    assert_eq!(requests_since(&world, before), ["list services"], "one page");
     assert_eq!(told(&world, "NewRevision"), 0);
 }
 

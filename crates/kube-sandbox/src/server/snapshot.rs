@@ -1,11 +1,11 @@
 //! The state of a cluster at one moment, to be restored later: into the same server, or into another one.
 //!
 //! From outside a restored server is one that was started again over an older backup of etcd: connections are
-//! closed, and revisions go back. A watch that resumes at a revision of the future is accepted and hears
-//! nothing, neither events nor bookmarks, until the store has got there; a list or read from there is answered
-//! with 504. A watch from before the restored revision gets 410.
+//! closed with the requests on them, and revisions go back. A watch that resumes at a revision of the future
+//! is accepted and hears nothing, neither events nor bookmarks, until the store has got there; a list or read
+//! from there is answered with 504. A watch from before the restored revision gets 410.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use super::{Definitions, Server, addresses::Addresses};
 use crate::{
@@ -37,8 +37,14 @@ impl Server {
         }
     }
 
+    /// How often the server went back: a request that came before is lost with its connection.
+    pub(crate) fn restores(&self) -> u64 {
+        self.restores.load(Ordering::Relaxed)
+    }
+
     /// Names and UIDs go on: the same request gets another UID than it had in the time that is undone.
     pub(crate) fn go_back_to(&self, snapshot: &Snapshot) {
+        self.restores.fetch_add(1, Ordering::Relaxed);
         self.store.restore(&snapshot.store);
         *self.registry.write() = Arc::clone(&snapshot.registry);
         *self.authorizer.write() = Arc::clone(&snapshot.authorizer);

@@ -289,6 +289,14 @@ impl Cache {
         table.incoming.get_or_insert_default().insert(key, row);
     }
 
+    /// The list that is in progress is given up.
+    pub(crate) fn list_is_dropped(&self, kind: Kind) {
+        let mut inner = self.0.lock();
+        let table = inner.tables.entry(kind).or_default();
+        table.incoming = None;
+        table.fresh.clear();
+    }
+
     /// Whether the list that is in progress cannot come after what is known: an object of it is older, or has another
     /// UID although a watch that has heard everything up to `heard_to` would have reported that.
     pub(crate) fn list_is_from_the_past(&self, kind: Kind, heard_to: &str) -> bool {

@@ -10,9 +10,11 @@
 //! | a list has an object in an older version than the cache, or one of another UID that the watch would have reported | with each list |
 //! | the answer to a read or a write is older than the cached object was before the request | at once, see [`super::write`] |
 //!
-//! Reads are consistent, so none of these happens otherwise. Versions are compared as numbers and within one kind,
-//! which Kubernetes guarantees since 1.35 and all earlier releases do. Versions that are not numbers are never
-//! older; then an unknown version of an object, after a lost connection, makes its kind be listed again.
+//! A lost connection is followed by a page of a list, an outage of a minute by a whole one, so a server that
+//! got past the known version meanwhile does no harm: a backup is older than a connection takes to come back.
+//! Reads are consistent, so none of these signs occurs otherwise. Versions are compared as numbers and within one
+//! kind, which Kubernetes guarantees since 1.35 and all earlier releases do. Versions that are not numbers are
+//! never older; lists are then taken as they are.
 //!
 //! After the first sign nothing is written any more. The supervisor ends every loop and watch, drops what is
 //! remembered and begins as after a restart, which is safe at every moment. Leadership stays: the lease has

@@ -3,7 +3,7 @@
 //! ```text
 //! list ──► watch ──► watch from where it ended ──► ...
 //!   ▲        │ connection lost, or silent
-//!   └── probe: one object of a list; a server that went back is found out ──► super::rewind
+//!   └── probe: one page of a list; a server that went back is found out ──► super::rewind
 //! ```
 //!
 //! API servers send a bookmark a minute to each watch, so a watch that hears nothing for longer is not to be
@@ -114,7 +114,7 @@ pub(crate) struct Watch<L> {
 enum Next {
     /// Everything is listed.
     List,
-    /// One object is listed, to see whether the watch can go on where it ended.
+    /// One page is listed, to see whether the watch can go on where it ended. Most kinds have no more.
     Probe,
     /// The watch goes on.
     Listen,
@@ -165,8 +165,7 @@ impl<L: Listener> Watch<L> {
     pub(crate) async fn feed(mut self) {
         loop {
             let outcome = match self.next {
-                Next::List => self.list().await,
-                Next::Probe => self.probe().await,
+                Next::List | Next::Probe => self.list().await,
                 Next::Listen => self.listen().await,
             };
             if let Err(error) = outcome {
@@ -175,20 +174,29 @@ impl<L: Listener> Watch<L> {
         }
     }
 
+    /// Lists everything; a probe of a large kind ends after the first page, if that is as it is known.
     async fn list(&mut self) -> Result<(), Error> {
         let cache = &self.cluster.cache;
         cache.list_begins(self.kind);
-        let is_node = self.kind == NODE;
-        let page = if is_node { NODES_PER_PAGE } else { OBJECTS_PER_PAGE };
+        let page = if self.kind == NODE { NODES_PER_PAGE } else { OBJECTS_PER_PAGE };
         let mut params = ListParams::default().limit(page);
         let version = loop {
             let list = self.api.list(&params).await?;
+            let version = list.metadata.resource_version.unwrap_or_default();
+            let token = list.metadata.continue_.filter(|token| !token.is_empty());
+            if self.next == Next::Probe && token.is_some() {
+                let is_known = !is_older(&version, &self.heard_to) && self.knows(list.items);
+                self.next = if is_known { Next::Listen } else { Next::List };
+                (self.missing_since, self.failing_since) = (None, None);
+                cache.list_is_dropped(self.kind);
+                return Ok(());
+            }
             for object in list.items {
                 cache.list_has(self.kind, json(object));
             }
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            match token {
                 Some(token) => params = params.continue_token(&token),
-                None => break list.metadata.resource_version.unwrap_or_default(),
+                None => break version,
             }
         };
         if is_older(&version, &self.heard_to)
@@ -208,20 +216,10 @@ impl<L: Listener> Watch<L> {
         Ok(())
     }
 
-    /// Lists one object: of a version that the watch has heard, it must be in the cache.
-    async fn probe(&mut self) -> Result<(), Error> {
-        let list = self.api.list(&ListParams::default().limit(1)).await?;
-        (self.missing_since, self.failing_since) = (None, None);
-        let version = list.metadata.resource_version.unwrap_or_default();
-        if is_older(&version, &self.heard_to) {
-            self.went_back("list");
-        }
-        let first = list.items.into_iter().next();
-        let heard = first.filter(|it| !is_older(&self.heard_to, version_of(it)));
-        let is_known = heard
-            .is_none_or(|object| self.cluster.cache.knows(self.kind, json(object), &self.heard_to));
-        self.next = if is_known { Next::Listen } else { Next::List };
-        Ok(())
+    /// Whether these objects are in the cache, as far as the watch has heard of their versions.
+    fn knows(&self, objects: Vec<DynamicObject>) -> bool {
+        let mut heard = objects.into_iter().filter(|it| !is_older(&self.heard_to, version_of(it)));
+        heard.all(|object| self.cluster.cache.knows(self.kind, json(object), &self.heard_to))
     }
 
     /// Watches from where it ended, until the connection ends or falls silent.

@@ -22,7 +22,7 @@ use kube_sandbox::{
     clock::{between, later},
     cluster::{Cluster, Deletion, EVENTS, Resource},
     faults::Matcher,
-    server::{User, local::Local},
+    server::{Snapshot, User, local::Local},
 };
 use serde_json::{Value, json};
 use tidegate_operator::{
@@ -106,10 +106,18 @@ pub struct World {
     pub leads: Arc<AtomicBool>,
     /// An operator that a crash point killed is started again on the spot.
     pub restarts: bool,
+    /// Writes of the operator take time, so it may be in the middle of a decision when all is quiet.
+    pub has_slow_writes: bool,
     /// Violations are kept for [`World::take_violations`]; without this they end the test.
     pub collects_violations: bool,
     operator: RefCell<Option<JoinHandle<()>>>,
     observer: RefCell<Observer>,
+}
+
+/// A cluster at one moment, with what the observer knows of it.
+pub struct Moment {
+    cluster: Snapshot,
+    observer: Observer,
 }
 
 /// The sandbox's clock as the operator's.
@@ -190,6 +198,7 @@ impl World {
             telemetry: RefCell::default(),
             leads: Arc::new(AtomicBool::new(true)),
             restarts: false,
+            has_slow_writes: false,
             collects_violations: false,
             operator: RefCell::default(),
             observer: RefCell::default(),
@@ -273,6 +282,21 @@ impl World {
         }
     }
 
+    /// The cluster at this moment, for [`World::restore`].
+    pub fn snapshot(&self) -> Moment {
+        self.observe();
+        Moment { cluster: self.sandbox.snapshot(), observer: self.observer.borrow().clone() }
+    }
+
+    /// Puts the cluster back to an earlier moment, or to that of another world. The operator runs on: it is
+    /// not told.
+    pub fn restore(&self, moment: &Moment) {
+        self.observe();
+        self.sandbox.restore(&moment.cluster);
+        let now = self.sandbox.server().clock.now();
+        self.observer.borrow_mut().go_back_to(&moment.observer, now);
+    }
+
     pub fn is_running(&self) -> bool {
         self.operator.borrow().is_some()
     }
@@ -290,7 +314,7 @@ impl World {
         };
         let mut observer = self.observer.borrow_mut();
         let leads = self.is_running() && self.leads.load(Ordering::Relaxed);
-        let is_at_work = leads && !self.network.is_busy();
+        let is_at_work = leads && !self.network.is_busy() && !self.has_slow_writes;
         observer.look(&self.sandbox, &self.network, &habits, is_at_work);
         if self.collects_violations {
             return;

@@ -8,23 +8,29 @@
 
 mod report;
 mod scenario;
+mod travel;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
-use kube_sandbox::{cluster::Cluster, faults::Cut, request_log::Entry};
+use kube_sandbox::{
+    cluster::Cluster,
+    faults::Cut,
+    request_log::{Entry, Mark},
+};
 use serde_json::Value;
 
 pub use self::{
     report::Report,
     scenario::{Scenario, Step, essential, others, sample, scenarios},
+    travel::{Travel, time_travel, travellers},
 };
 use crate::rollout::{
     AUTOSCALERS, CANARIES, CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, SCALED_OBJECTS, SECRETS,
@@ -119,12 +125,17 @@ fn tell(report: &Report, runs: usize, passed: Duration) {
 
 /// Runs a scenario, cut or not.
 pub fn run(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
+    block_on(live_through(scenario, fault))
+}
+
+/// Runs a story to its end, in virtual time.
+fn block_on(story: impl Future<Output = Outcome>) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime without sockets can be made");
-    runtime.block_on(live_through(scenario, fault))
+    runtime.block_on(story)
 }
 
 async fn live_through(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
@@ -136,26 +147,56 @@ async fn live_through(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
     if let Some(Fault { at, cut }) = fault {
         faults.crash_at(at, cut);
     }
-    let log = world.sandbox.server().log.clone();
-    let (mark, start) = (log.mark(), world.sandbox.server().clock.now());
+    let beginning = Beginning::of(&world);
     world.start().await;
     let mut stuck = None;
     for step in &scenario.steps {
         if !step.take(&world).await {
-            let status = world.status("web");
-            let events = world.events();
-            stuck = Some(format!("{step:?} was never reached: {status:#} {events:#?}"));
+            stuck = Some(never(step, &world));
             break;
         }
     }
     world.advance(scenario.rest).await;
-    let writes = faults.writes();
     let injected = faults.injected().total();
-    let objects = snapshot(&world);
-    let ours =
-        log.writes_since(mark).into_iter().filter(|it| &*it.user == crate::rollout::OPERATOR);
-    let written = ours.map(|it| line(&it, start)).collect();
-    let restless = writes_of_another(&mut world, scenario.rest).await;
+    end(&mut world, scenario, &beginning, stuck, injected).await
+}
+
+/// The place in the log at which a run begins.
+struct Beginning {
+    mark: Mark,
+    start: Timestamp,
+}
+
+// === impl Beginning ===
+
+impl Beginning {
+    fn of(world: &World) -> Self {
+        let server = world.sandbox.server();
+        Self { mark: server.log.mark(), start: server.clock.now() }
+    }
+}
+
+/// Tells of a step that was not reached.
+fn never(step: &Step, world: &World) -> String {
+    let (status, events) = (world.status("web"), world.events());
+    format!("{step:?} was never reached: {status:#} {events:#?}")
+}
+
+/// The outcome of a run that has come to rest.
+async fn end(
+    world: &mut World,
+    scenario: &Scenario,
+    Beginning { mark, start }: &Beginning,
+    stuck: Option<String>,
+    injected: u64,
+) -> Outcome {
+    let server = Arc::clone(world.sandbox.server());
+    let writes = server.faults.writes();
+    let objects = snapshot(world);
+    let ours = server.log.writes_since(*mark).into_iter();
+    let ours = ours.filter(|it| &*it.user == crate::rollout::OPERATOR);
+    let written = ours.map(|it| line(&it, *start)).collect();
+    let restless = writes_of_another(world, scenario.rest).await;
     let violations = world.take_violations();
     Outcome { writes, written, objects, violations, injected, restless, stuck }
 }
@@ -179,7 +220,11 @@ async fn writes_of_another(world: &mut World, rest: Duration) -> Vec<String> {
 
 /// Runs a scenario; its panic becomes a finding and does not end the sweep.
 fn guarded(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
-    let outcome = catch_unwind(AssertUnwindSafe(|| run(scenario, fault)));
+    or_panic(|| run(scenario, fault))
+}
+
+fn or_panic(run: impl FnOnce() -> Outcome) -> Outcome {
+    let outcome = catch_unwind(AssertUnwindSafe(run));
     outcome.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panicked");

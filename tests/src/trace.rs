@@ -76,7 +76,7 @@ pub fn live_split(cluster: &impl Cluster, canary: &Value, mesh_provider: &str) -
 }
 
 /// Watches all canaries of a cluster.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Observer {
     seen_to: u64,
     faults_seen: u64,
@@ -91,7 +91,7 @@ pub struct Observer {
 type Key = (Arc<str>, Arc<str>);
 
 /// The objects as they were after the last event that was read.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Objects(BTreeMap<(Resource, Key), Value>);
 
 /// Settings that do not change while a canary is watched.
@@ -132,7 +132,9 @@ impl Observer {
         for call in calls {
             self.canaries.values_mut().for_each(|it| it.on_call(&call, at));
         }
-        let faults = sandbox.server().faults.injected().total();
+        let faults = sandbox.server().faults.injected();
+        // A request that takes long does not fail.
+        let faults = faults.total() - faults.of("delay");
         if std::mem::replace(&mut self.faults_seen, faults) != faults {
             self.tell_all(at, &TraceEvent::WriteFailed);
         }
@@ -140,6 +142,13 @@ impl Observer {
             watched.rest(at, &self.objects, is_at_work);
         }
         self.gather();
+    }
+
+    /// The cluster went back to a moment that `earlier` has seen, and the operator has to begin anew.
+    pub fn go_back_to(&mut self, earlier: &Self, at: Timestamp) {
+        let violations = std::mem::take(&mut self.violations);
+        *self = Self { violations, faults_seen: self.faults_seen, ..earlier.clone() };
+        self.restarted(at);
     }
 
     /// The operator was restarted.

@@ -164,7 +164,11 @@ impl ApiService {
     ) -> Result<Response<ResponseBody>, Refusal> {
         let verdict = self.server.faults.on_request(&info);
         if let Some(delay) = verdict.delay {
+            let restores = self.server.restores();
             self.server.clock.sleep(delay).await;
+            if self.server.restores() != restores {
+                return Err(Refusal::Break { code: None });
+            }
         }
         let is_lost = match verdict.course {
             Course::Proceed => false,

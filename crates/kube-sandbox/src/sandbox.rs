@@ -19,7 +19,7 @@ use crate::{
     random::Random,
     rbac,
     runtime::{Order, Runtime},
-    server::{Server, ServerSettings, User, local::Local},
+    server::{Server, ServerSettings, Snapshot, User, local::Local},
 };
 
 /// Settings of a sandbox. The defaults suit manual use; tests use [`Settings::for_tests`].
@@ -44,7 +44,7 @@ pub struct Sandbox {
     server: Arc<Server>,
     runtime: Arc<Mutex<Runtime>>,
     service: ApiService,
-    controllers: ControllerSettings,
+    settings: Settings,
     driver: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -155,16 +155,24 @@ impl Sandbox {
     }
 
     fn over(server: Arc<Server>, service: ApiService, settings: Settings) -> Self {
-        let Settings { server: knobs, controllers, shuffled, routing, .. } = settings;
-        let seeded = || Order::Shuffled(Random::seeded(knobs.seed));
-        let order = if shuffled { seeded() } else { Order::Fair };
-        let mut loops = control_plane::all(controllers.clone());
-        if routing {
-            loops.extend(dataplane::controllers());
-        }
-        let runtime = Runtime::new(Arc::clone(&server), loops, order);
-        let runtime = Arc::new(Mutex::new(runtime));
-        Self { server, runtime, service, controllers, driver: Mutex::new(None) }
+        let runtime = Arc::new(Mutex::new(control_loops(&server, &settings)));
+        Self { server, runtime, service, settings, driver: Mutex::new(None) }
+    }
+
+    /// The state at this moment, for [`Sandbox::restore`].
+    pub fn snapshot(&self) -> Snapshot {
+        self.server.take_snapshot()
+    }
+
+    /// Puts the cluster back to a snapshot, as a restored backup of etcd does; that of another sandbox makes
+    /// another cluster behind the same address.
+    ///
+    /// Clients see a server that was started again: their connections are closed, and revisions may be lower
+    /// than before. The control loops and nodes start again as well. The clock goes on.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        let mut runtime = self.runtime();
+        self.server.go_back_to(snapshot);
+        *runtime = control_loops(&self.server, &self.settings);
     }
 
     /// The API server: its store, log and faults.
@@ -174,7 +182,7 @@ impl Sandbox {
 
     /// The knobs of the control loops and the kubelet: behaviours by image, metrics.
     pub fn controllers(&self) -> &ControllerSettings {
-        &self.controllers
+        &self.settings.controllers
     }
 
     /// The API as a `tower` service, as an administrator. Pass it to `kube::Client::new`.
@@ -303,6 +311,17 @@ async fn drive(server: Arc<Server>, runtime: Arc<Mutex<Runtime>>) {
             () = due => {}
         }
     }
+}
+
+/// The control loops, which learn of every object that is there.
+fn control_loops(server: &Arc<Server>, settings: &Settings) -> Runtime {
+    let seeded = || Order::Shuffled(Random::seeded(settings.server.seed));
+    let order = if settings.shuffled { seeded() } else { Order::Fair };
+    let mut loops = control_plane::all(settings.controllers.clone());
+    if settings.routing {
+        loops.extend(dataplane::controllers());
+    }
+    Runtime::new(Arc::clone(server), loops, order)
 }
 
 /// Creates the initial objects of a cluster.

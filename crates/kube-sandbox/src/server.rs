@@ -10,7 +10,10 @@
 //!   rbac, request log ◄───┘                 └──► rules (builtin strategies, CRD schemas) ──► store
 //! ```
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -47,16 +50,17 @@ mod review;
 pub(crate) mod rules;
 mod scale;
 mod slim;
+mod snapshot;
 mod users;
 mod write;
 
 pub(crate) use self::read::Selection;
-pub use self::users::User;
 pub(crate) use self::{
     convert::bytes as version_bytes,
     execute::{LogEntry, Logged},
     rules::{deprecation, empty_object},
 };
+pub use self::{snapshot::Snapshot, users::User};
 pub(crate) use crate::types::format_time as timestamp_text;
 
 /// Settings that a cluster's administrator would choose.
@@ -89,6 +93,8 @@ pub struct Server {
     tokens: Mutex<BTreeMap<String, User>>,
     interrupts: Arc<watch::Sender<u64>>,
     definitions: Mutex<Definitions>,
+    /// How often it was put back to a snapshot.
+    restores: AtomicU64,
 }
 
 /// Cache of parsed CRDs by UID and revision: each is large, and all are needed when one changes.
@@ -220,6 +226,7 @@ impl Server {
             faults,
             interrupts,
             definitions: Mutex::default(),
+            restores: AtomicU64::default(),
             log: RequestLog::new(),
             random,
             registry: RwLock::new(Arc::new(Registry::builtin())),

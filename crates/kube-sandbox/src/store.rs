@@ -108,27 +108,52 @@ impl Store {
     /// shared.
     #[must_use]
     pub fn fork(&self, history_max: usize) -> Self {
-        let state = self.read();
         let history_max = history_max.max(1);
-        let copy = |table: &Table| Table {
-            objects: table.objects.clone(),
-            log: table.log.clone().with_max(history_max),
-            changed: watch::Sender::new(*table.changed.borrow()),
-        };
-        let tables = state.tables.iter().map(|(key, table)| (key.clone(), copy(table)));
-        let forked = State {
-            revision: state.revision,
-            tables: tables.collect(),
-            by_uid: state.by_uid.clone(),
-            dependents: state.dependents.clone(),
-            unseen: None,
-        };
+        let forked = self.copy(history_max);
         Self {
             writer: Mutex::new(()),
             activity: watch::Sender::new(forked.revision),
             state: RwLock::new(forked),
             history_max,
         }
+    }
+
+    fn copy(&self, history_max: usize) -> State {
+        let state = self.read();
+        let copy = |table: &Table| Table {
+            objects: table.objects.clone(),
+            log: table.log.clone().with_max(history_max),
+            changed: watch::Sender::new(*table.changed.borrow()),
+        };
+        let tables = state.tables.iter().map(|(key, table)| (key.clone(), copy(table)));
+        State {
+            revision: state.revision,
+            tables: tables.collect(),
+            by_uid: state.by_uid.clone(),
+            dependents: state.dependents.clone(),
+            unseen: None,
+        }
+    }
+
+    /// Goes back to the state of `earlier`, a [`Store::fork`], under its revision, which may be a lower one.
+    ///
+    /// As after the start of an API server, whose watch cache begins with what it finds: events up to that
+    /// revision are not remembered. Changes are tracked again by [`Store::track_unseen`].
+    pub(crate) fn restore(&self, earlier: &Self) {
+        let _writer = self.writer.lock();
+        let mut restored = earlier.copy(self.history_max);
+        let revision = restored.revision;
+        let mut state = self.write();
+        for (key, known) in &state.tables {
+            restored.table(key, self.history_max).changed = known.changed.clone();
+        }
+        for table in restored.tables.values_mut() {
+            table.log.compact(revision);
+            table.changed.send_replace(revision);
+        }
+        *state = restored;
+        drop(state);
+        self.activity.send_replace(revision);
     }
 
     /// Signals each write of any kind.

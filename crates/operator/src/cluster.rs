@@ -5,6 +5,7 @@
 
 pub mod cache;
 pub mod nodes;
+pub(crate) mod rewind;
 pub mod schema;
 pub mod throttle;
 pub(crate) mod watch;
@@ -26,6 +27,7 @@ use tokio::sync::Notify;
 use self::{
     cache::{Cache, TableState},
     nodes::NodeAddresses,
+    rewind::Rewind,
     schema::Schemas,
 };
 
@@ -86,6 +88,10 @@ pub struct Cluster {
     pub(crate) schemas: Arc<Schemas>,
     /// Kinds that are watched on demand, once they are.
     claimed: Arc<Mutex<BTreeSet<Kind>>>,
+    /// Whether the API server went back to an earlier state.
+    rewind: Arc<Rewind>,
+    /// Kinds whose watch is silent although the server answers.
+    pub(crate) silent: Arc<Mutex<BTreeSet<Kind>>>,
 }
 
 /// Where routing objects are.
@@ -124,6 +130,8 @@ impl Cluster {
             synced: Arc::new(Notify::new()),
             kinds,
             claimed: Arc::default(),
+            rewind: Arc::default(),
+            silent: Arc::default(),
         }
     }
 
@@ -198,6 +206,14 @@ impl Cluster {
     pub fn is_synced(&self) -> bool {
         self.watched().all(|kind| self.cache.state(kind) == TableState::Synced)
             && self.nodes.is_settled()
+    }
+
+    /// The kinds whose watch hears neither events nor bookmarks although the server answers; `None` without any.
+    pub fn silent_watches(&self) -> Option<String> {
+        let silent = self.silent.lock();
+        let names: Vec<_> =
+            silent.iter().map(|kind| format!("{} of {}", kind.kind, kind.api_version())).collect();
+        (!names.is_empty()).then(|| names.join(", "))
     }
 
     /// Waits for a condition that depends on lists: checked whenever one is complete, or failed.

@@ -12,7 +12,7 @@ use crate::{
     clock::Clock,
     cluster::{
         Cluster,
-        watch::{Silent, feed},
+        watch::{Listener, Silent, Watch},
     },
     http::{Proxy, Transport},
     telemetry::Telemetry,
@@ -114,13 +114,20 @@ impl Context {
     pub(crate) fn watch(self: &Arc<Self>, kind: Kind) {
         if self.cluster.claim(kind) {
             self.spawn_background(self.cluster.clone().load_schema(kind));
-            self.spawn_background(feed(
-                self.cluster.clone(),
-                Arc::clone(&self.clock),
-                kind,
-                Silent,
-            ));
+            self.spawn_background(self.watch_of(kind, Silent).feed());
         }
+    }
+
+    /// A watch of a kind, which is not fed yet.
+    pub(crate) fn watch_of<L: Listener>(&self, kind: Kind, listener: L) -> Watch<L> {
+        let (clock, telemetry) = (Arc::clone(&self.clock), Arc::clone(&self.telemetry));
+        Watch::new(self.cluster.clone(), clock, telemetry, kind, listener)
+    }
+
+    /// Ends all background tasks, and waits until none runs.
+    pub(crate) async fn end_background(&self) {
+        let mut background = std::mem::take(&mut *self.background.lock());
+        background.shutdown().await;
     }
 
     /// Waits for all cleanup.

@@ -205,19 +205,19 @@ async fn work(
     ready: serve::Readiness,
     stop: impl Future<Output = ()>,
 ) {
+    let watches = health.expect_ready("the watches");
     let heartbeat = health.expect_beats("the main loop", SILENCE_MAX);
     let clock = Arc::clone(&cx.clock);
     let mut supervisor = Supervisor::start(Arc::clone(&cx));
     let mut stop = std::pin::pin!(stop);
     {
         let mut running = std::pin::pin!(supervisor.run());
-        let mut ready = Some(ready);
         loop {
-            if cx.cluster.is_synced()
-                && let Some(ready) = ready.take()
-            {
-                ready.set(true);
-            }
+            ready.set(cx.cluster.is_synced());
+            let silent = cx.cluster.silent_watches();
+            watches.tell(
+                silent.map(|kinds| format!("no news of {kinds} although the API server answers")),
+            );
             heartbeat.beat();
             tokio::select! {
                 biased;

@@ -41,7 +41,7 @@ const BOUNDS: Bounds = Bounds {
 const INDEX: &str = "Tidegate operator\n\n\
     /metrics  series for Prometheus\n\
     /healthz  whether its loops turn\n\
-    /readyz   whether its caches are filled\n";
+    /readyz   whether its caches are filled and its watches hear\n";
 
 /// The pages. Others can be merged into them.
 pub fn routes(telemetry: Arc<Telemetry>, health: Arc<Health>) -> Router {

@@ -7,6 +7,7 @@
 //!
 //! A loop belongs to one identity (UID): an object that was deleted and created again under its name is
 //! another one, and its loop starts after the old one has ended. Ending a loop never blocks the others.
+//! If the API server went back to an earlier state, all of them end and start anew.
 //! The differences between kinds are in their [`Controller`]s.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -22,10 +23,7 @@ use tracing::{error, warn};
 
 use crate::{
     canary,
-    cluster::{
-        cache::Key,
-        watch::{Listener, feed},
-    },
+    cluster::{cache::Key, watch::Listener},
     context::Context,
     game,
 };
@@ -127,8 +125,7 @@ impl Watches {
 
     /// Watches a kind for the cache, and for a listener.
     pub(crate) fn add(&mut self, kind: Kind, listener: impl Listener + 'static) {
-        let (cluster, clock) = (self.cx.cluster.clone(), Arc::clone(&self.cx.clock));
-        self.tasks.spawn(feed(cluster, clock, kind, listener));
+        self.tasks.spawn(self.cx.watch_of(kind, listener).feed());
     }
 }
 
@@ -137,24 +134,30 @@ impl Watches {
 impl Supervisor {
     /// Begins to watch. Loops start once everything they need was listed.
     pub fn start(cx: Arc<Context>) -> Self {
-        let mut controllers: Vec<Box<dyn Controller>> =
-            vec![Box::new(canary::Canaries::new(Arc::clone(&cx)))];
-        if cx.options.game {
-            controllers.push(Box::new(game::GameWorkloads::new(Arc::clone(&cx))));
-        }
-        let (sender, changes) = mpsc::unbounded_channel();
-        let mut watches =
-            Watches { cx: Arc::clone(&cx), tasks: JoinSet::new(), changes: sender.clone() };
-        for (index, controller) in controllers.iter().enumerate() {
-            let (ready, sender) = (controller.prepare(&mut watches), sender.clone());
-            cx.spawn_background(async move {
-                ready.await;
-                let _ = sender.send(Change::Ready(index));
-            });
-        }
+        let (controllers, watches, changes) = prepare(&cx);
         let has_begun = vec![false; controllers.len()];
         let (running, loops) = (BTreeMap::new(), JoinSet::new());
         Self { cx, controllers, has_begun, running, loops, watches, changes }
+    }
+
+    /// Ends everything where it stands and begins as after a restart: what is remembered is of a state that the API
+    /// server no longer has.
+    async fn begin_anew(&mut self) {
+        self.loops.shutdown().await;
+        self.watches.tasks.shutdown().await;
+        self.cx.end_background().await;
+        for id in std::mem::take(&mut self.running).into_keys() {
+            if let Some(controller) = self.controller_of(id.0) {
+                controller.ended(&id);
+            }
+        }
+        for kind in std::mem::take(&mut *self.cx.cluster.silent.lock()) {
+            self.cx.telemetry.set_watch_silent(kind, false);
+        }
+        self.cx.cluster.forget();
+        self.cx.telemetry.count_rewind();
+        (self.controllers, self.watches, self.changes) = prepare(&self.cx);
+        self.has_begun = vec![false; self.controllers.len()];
     }
 
     /// Starts and ends loops as objects come and go. Ends only if a watch does, which none should.
@@ -162,6 +165,7 @@ impl Supervisor {
         loop {
             tokio::select! {
                 biased;
+                () = self.cx.cluster.until_behind() => self.begin_anew().await,
                 Some(ended) = self.watches.tasks.join_next() => {
                     error!(?ended, "A watch ended");
                     return;
@@ -255,11 +259,14 @@ impl Supervisor {
     /// A loop has ended: its object is gone, or another one has its name.
     fn ended(&mut self, id: &Id) {
         self.running.remove(id);
-        let controller = self.controllers.iter_mut().find(|it| it.kinds().contains(&id.0));
-        if let Some(controller) = controller {
+        if let Some(controller) = self.controller_of(id.0) {
             controller.ended(id);
         }
         self.sync_loop(id, false);
+    }
+
+    fn controller_of(&mut self, kind: Kind) -> Option<&mut Box<dyn Controller>> {
+        self.controllers.iter_mut().find(|it| it.kinds().contains(&kind))
     }
 }
 
@@ -267,6 +274,27 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         self.cx.abort_background();
     }
+}
+
+type Prepared = (Vec<Box<dyn Controller>>, Watches, mpsc::UnboundedReceiver<Change>);
+
+/// The controllers, with the watches that come first. Each says when its loops may start.
+fn prepare(cx: &Arc<Context>) -> Prepared {
+    let mut controllers: Vec<Box<dyn Controller>> =
+        vec![Box::new(canary::Canaries::new(Arc::clone(cx)))];
+    if cx.options.game {
+        controllers.push(Box::new(game::GameWorkloads::new(Arc::clone(cx))));
+    }
+    let (sender, changes) = mpsc::unbounded_channel();
+    let mut watches = Watches { cx: Arc::clone(cx), tasks: JoinSet::new(), changes: sender };
+    for (index, controller) in controllers.iter().enumerate() {
+        let (ready, sender) = (controller.prepare(&mut watches), watches.changes.clone());
+        cx.spawn_background(async move {
+            ready.await;
+            let _ = sender.send(Change::Ready(index));
+        });
+    }
+    (controllers, watches, changes)
 }
 
 #[cfg(test)]

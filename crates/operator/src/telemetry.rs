@@ -20,11 +20,12 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus_client::{metrics::family::Family, registry::Registry};
 use tidegate_api::canary::status::CanaryPhase;
+use tidegate_providers::object::Kind;
 
 use self::series::{
     DecisionLabels, FlaggerSeries, HookLabels, IntGauge, MetricLabels, NamespaceLabels,
     OutcomeLabels, OwnSeries, PhaseLabels, ProviderLabels, ProviderNameLabels, RunLabels,
-    TargetLabels, VerdictLabels, WorkloadLabels,
+    TargetLabels, VerdictLabels, WatchLabels, WorkloadLabels,
 };
 pub use self::{
     game::{GameKind, GameSeries, GameWorkload, HookRun, PodWork, Replicas},
@@ -314,6 +315,17 @@ impl Telemetry {
     /// How many objects wait for their turn.
     pub fn set_queue(&self, waiting: usize) {
         self.own.queue.set(count(waiting));
+    }
+
+    /// Whether the watch of a kind hears nothing although the server answers.
+    pub fn set_watch_silent(&self, kind: Kind, is_silent: bool) {
+        let labels = WatchLabels { group: kind.group, kind: kind.kind };
+        self.own.watch_silent.get_or_create(&labels).set(is_silent.into());
+    }
+
+    /// The API server went back to an earlier state, and everything is listed again.
+    pub fn count_rewind(&self) {
+        self.own.rewinds.inc();
     }
 
     pub fn set_leader(&self, leads: bool) {

@@ -46,16 +46,21 @@ impl Report {
         clean: &Outcome,
         outcome: &Outcome,
     ) {
+        if outcome.injected > 0 {
+            *self.cuts.entry(cut).or_default() += 1;
+        }
+        self.add_run(&format!("{}, write {at}, {cut:?}", scenario.name), clean, outcome);
+    }
+
+    /// Compares a disturbed run with the clean one.
+    pub(super) fn add_run(&mut self, place: &str, clean: &Outcome, outcome: &Outcome) {
         let before = self.findings.len();
         self.runs += 1;
         self.writes += outcome.writes;
-        let place = format!("{}, write {at}, {cut:?}", scenario.name);
         if outcome.injected == 0 {
-            self.findings.push(format!("{place}: nothing was cut"));
-        } else {
-            *self.cuts.entry(cut).or_default() += 1;
+            self.findings.push(format!("{place}: nothing was disturbed"));
         }
-        self.judge(&place, outcome);
+        self.judge(place, outcome);
         if outcome.stuck.is_none() && outcome.objects != clean.objects {
             let differences = differences(&clean.objects, &outcome.objects);
             self.findings.push(format!("{place}: another end:\n  {}", differences.join("\n  ")));

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The longest wait of a scenario.
-const PATIENCE_S: u64 = 400;
+pub(super) const PATIENCE_S: u64 = 400;
 /// The gate of scenarios that have one.
 const GATE: &str = "gate/confirm";
 
@@ -711,21 +711,27 @@ fn autoscaler() -> Value {
 impl Step {
     /// False if a wait timed out.
     pub(super) async fn take(&self, world: &World) -> bool {
+        if let Self::Pass(seconds) = self {
+            world.advance_s(*seconds).await;
+            return true;
+        }
+        if self.act(world) {
+            return true;
+        }
+        world.until_seen(PATIENCE_S, |world| self.is_reached(world)).await
+    }
+
+    /// Whether a wait is over.
+    pub(super) fn is_reached(&self, world: &World) -> bool {
+        let has =
+            |field: &str, least: i64| world.status("web")[field].as_i64().unwrap_or(0) >= least;
         match self {
-            Self::Phase(phase) => {
-                world.until_seen(PATIENCE_S, |it| it.phase("web") == *phase).await
-            }
-            Self::Weight(weight) => reached(world, "canaryWeight", *weight).await,
-            Self::Iterations(count) => reached(world, "iterations", *count).await,
-            Self::Gone => {
-                let is_gone = |it: &World| it.get(CANARIES, "web").is_none();
-                world.until_seen(PATIENCE_S, is_gone).await
-            }
-            Self::Pass(seconds) => {
-                world.advance_s(*seconds).await;
-                true
-            }
-            Self::Image(_)
+            Self::Phase(phase) => world.phase("web") == *phase,
+            Self::Weight(weight) => has("canaryWeight", *weight),
+            Self::Iterations(count) => has("iterations", *count),
+            Self::Gone => world.get(CANARIES, "web").is_none(),
+            Self::Pass(_)
+            | Self::Image(_)
             | Self::Success(_)
             | Self::Lead(_)
             | Self::Config(_)
@@ -735,14 +741,12 @@ impl Step {
             | Self::Gate(_)
             | Self::Spoil(_)
             | Self::Delete
-            | Self::DeleteTarget => {
-                self.act(world);
-                true
-            }
+            | Self::DeleteTarget => true,
         }
     }
 
-    fn act(&self, world: &World) {
+    /// Does what the user does; false for a wait.
+    pub(super) fn act(&self, world: &World) -> bool {
         match self {
             Self::Image(image) => patch_container(world, json!({ "image": image })),
             Self::Container(patch) => patch_container(world, patch.clone()),
@@ -773,8 +777,10 @@ impl Step {
             Self::Delete => world.delete(CANARIES, "web"),
             Self::DeleteTarget => world.delete(target_table(world), "web"),
             Self::Phase(_) | Self::Weight(_) | Self::Iterations(_) | Self::Pass(_) | Self::Gone => {
+                return false;
             }
         }
+        true
     }
 }
 
@@ -788,9 +794,4 @@ fn patch_container(world: &World, patch: Value) {
     merge(&mut containers[0], patch);
     let spec = json!({ "template": { "spec": { "containers": containers } } });
     world.patch(kind, "web", &json!({ "spec": spec }));
-}
-
-async fn reached(world: &World, field: &str, least: i64) -> bool {
-    let is_so = |it: &World| it.status("web")[field].as_i64().unwrap_or(0) >= least;
-    world.until_seen(PATIENCE_S, is_so).await
 }

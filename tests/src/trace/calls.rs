@@ -15,7 +15,7 @@ use super::watched::Watched;
 use crate::network::{Call, PROBE, PROMETHEUS, Reply};
 
 /// The requests so far.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Calls {
     /// When a check last failed.
     failed_at: Option<Timestamp>,

@@ -33,6 +33,7 @@ const FINALIZER: &str = "finalizer.flagger.app";
 const SHOWN: usize = 25;
 
 /// A canary with the state needed to judge it.
+#[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Watched {
     pub(super) canary: Canary,

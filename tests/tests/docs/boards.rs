@@ -10,6 +10,7 @@ use tidegate_api::canary::CanaryPhase;
 use tidegate_operator::telemetry::{
     Analysis, Format, Outcome, Strategy, Target, Telemetry, Verdict,
 };
+use tidegate_providers::workload::SERVICE;
 
 use crate::markdown::repository;
 
@@ -54,12 +55,15 @@ fn live(telemetry: &Telemetry, day: Day) {
         Day::Good | Day::One => {
             telemetry.set_status(&target, CanaryPhase::Succeeded);
             telemetry.set_leader(true);
+            telemetry.set_watch_silent(SERVICE, false);
         }
         Day::Bad => {
             telemetry.set_status(&target, CanaryPhase::Failed);
             telemetry.set_status(&Target::new("shop", "cart"), CanaryPhase::WaitingPromotion);
             telemetry.set_status(&Target::new("shop", "search"), CanaryPhase::Progressing);
             telemetry.set_leader(false);
+            telemetry.set_watch_silent(SERVICE, true);
+            telemetry.count_rewind();
             telemetry.count_failure(&target, Strategy::Canary, Analysis::Completed);
             telemetry.count_panic();
             telemetry.count_alert_retry("slack");

@@ -8,6 +8,7 @@ use tidegate_operator::telemetry::{
     Analysis, Format, GameKind, GameSeries, GameWorkload, HookRun, Outcome, PodWork, Replicas,
     Strategy, Target, Telemetry, Verdict,
 };
+use tidegate_providers::workload::SERVICE;
 
 use crate::markdown::{cell, code, table};
 
@@ -103,6 +104,8 @@ fn rendered() -> String {
     telemetry.count_panic();
     telemetry.set_queue(1);
     telemetry.set_leader(true);
+    telemetry.set_watch_silent(SERVICE, false);
+    telemetry.count_rewind();
     play_games(&telemetry.game);
     telemetry.render(Format::Prometheus)
 }

@@ -8,6 +8,7 @@
 mod crashes;
 mod replay;
 mod requests;
+mod restores;
 mod watches;
 
 use kube_sandbox::{Sandbox, Settings};

@@ -23,6 +23,7 @@ mod permits;
 mod policy;
 mod providers;
 mod rerouted;
+mod restored;
 mod retargeted;
 mod robustness;
 mod routes;

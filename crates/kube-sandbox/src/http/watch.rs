@@ -369,7 +369,9 @@ impl Watcher {
         // Writes of other kinds may have moved the store on: a bookmark with that revision saves a
         // later relist.
         self.read_log().await;
-        if self.flow == Flow::Open && self.consult(WatchSignal::Bookmark).await {
+        // A watch from a future revision hears nothing, not even bookmarks, until the store gets there.
+        let is_future = self.cursor > self.server.store.revision();
+        if self.flow == Flow::Open && !is_future && self.consult(WatchSignal::Bookmark).await {
             let frame = self.bookmark_frame(&Value::Null);
             self.pending.push_back(frame);
         }

@@ -27,6 +27,7 @@ use tidegate_providers::{
 use tokio::sync::Notify;
 
 use self::{row::Row, table::Table};
+use super::rewind::is_older;
 
 /// Namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -286,6 +287,53 @@ impl Cache {
         let mut inner = self.0.lock();
         let table = inner.tables.entry(kind).or_default();
         table.incoming.get_or_insert_default().insert(key, row);
+    }
+
+    /// The list that is in progress is given up.
+    pub(crate) fn list_is_dropped(&self, kind: Kind) {
+        let mut inner = self.0.lock();
+        let table = inner.tables.entry(kind).or_default();
+        table.incoming = None;
+        table.fresh.clear();
+    }
+
+    /// Whether the list that is in progress cannot come after what is known: an object of it is older, or has another
+    /// UID although a watch that has heard everything up to `heard_to` would have reported that.
+    pub(crate) fn list_is_from_the_past(&self, kind: Kind, heard_to: &str) -> bool {
+        let inner = self.0.lock();
+        let Some(table) = inner.tables.get(&kind) else { return false };
+        let incoming = table.incoming.iter().flatten();
+        // The list may have been made before a write of ours.
+        let mut incoming = incoming.filter(|(key, _)| !table.fresh.contains(*key));
+        incoming.any(|(key, row)| {
+            let Some(known) = table.rows.get(key) else { return false };
+            let is_other = !row.uid().is_empty() && row.uid() != known.uid();
+            row.is_older_than(Some(known)) || is_other && is_older(row.version(), heard_to)
+        })
+    }
+
+    /// Whether the object is cached in this version, or in one that is newer than `heard_to`: our own writing.
+    pub(crate) fn knows(&self, kind: Kind, object: Value, heard_to: &str) -> bool {
+        let key = Key::of(&object);
+        let row = Row::of(kind, object);
+        let inner = self.0.lock();
+        let known = inner.tables.get(&kind).and_then(|table| table.rows.get(&key));
+        known.is_some_and(|known| {
+            let is_same = known.version() == row.version() && known.uid() == row.uid();
+            is_same || is_older(heard_to, known.version())
+        })
+    }
+
+    /// The version of an object, whether its content is cached or only its fingerprint.
+    pub(crate) fn version(&self, kind: Kind, key: &Key) -> Option<String> {
+        let inner = self.0.lock();
+        let row = inner.tables.get(&kind)?.rows.get(key)?;
+        Some(row.version().to_owned())
+    }
+
+    /// Forgets all objects and followers.
+    pub(crate) fn clear(&self) {
+        *self.0.lock() = Inner::default();
     }
 
     /// Removes objects that the list did not have. Returns the keys that changed.

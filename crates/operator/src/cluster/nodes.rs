@@ -96,6 +96,13 @@ impl NodeAddresses {
         }
     }
 
+    /// Forgets all addresses: nodes are listed again.
+    pub(crate) fn clear(&self) {
+        let mut inner = self.0.write();
+        inner.by_node.clear();
+        inner.knowledge = Knowledge::Pending;
+    }
+
     /// Returns the previous state.
     fn settle(&self, knowledge: Knowledge) -> Knowledge {
         let mut inner = self.0.write();

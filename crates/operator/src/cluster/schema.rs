@@ -71,6 +71,11 @@ impl Schemas {
         let before = self.0.lock().insert(version, document);
         before.is_none_or(|before| before.kinds != kinds)
     }
+
+    /// Forgets all documents; each is read again with the watch of its kind.
+    pub(super) fn clear(&self) {
+        self.0.lock().clear();
+    }
 }
 
 // === impl Cluster ===

@@ -1,5 +1,15 @@
 //! Watches: one per kind, into the cache.
 //!
+//! ```text
+//! list ──► watch ──► watch from where it ended ──► ...
+//!   ▲        │ connection lost, or silent
+//!   └── probe: one page of a list; a server that went back is found out ──► super::rewind
+//! ```
+//!
+//! API servers send a bookmark a minute to each watch, so a watch that hears nothing for longer is not to be
+//! trusted: its connection may hang, or its version be one of the future. A healthy watch costs no request but
+//! its own, every five minutes.
+//!
 //! Objects arrive as untyped JSON: a malformed one disturbs no other. A kind that the cluster does not serve
 //! is retried with backoff, and marked in the cache. The same holds for a kind that is served no longer,
 //! after a while without another answer: API servers of one cluster may start to serve a kind at different
@@ -9,9 +19,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use kube::{
-    Api,
-    api::{ApiResource, DynamicObject},
-    runtime::watcher,
+    Api, Error,
+    api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams},
 };
 use serde_json::Value;
 use tidegate_providers::{game::NODE, object::Kind};
@@ -20,8 +29,9 @@ use tracing::{debug, warn};
 use super::{
     Cluster,
     cache::{Key, TableState},
+    rewind::is_older,
 };
-use crate::clock::Clock;
+use crate::{clock::Clock, telemetry::Telemetry};
 
 /// The pause after a watch failed; twice that after each further failure, up to the longest.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
@@ -35,6 +45,20 @@ const QUIET: Duration = Duration::from_mins(2);
 /// A kind that was listed counts as gone after it was not found for this long.
 const GONE_AFTER: Duration = Duration::from_mins(1);
 
+/// After an outage of this length everything is listed: an API server that is restored from a backup may have got to
+/// the version of the watch meanwhile.
+const OUTAGE: Duration = Duration::from_mins(1);
+
+/// The server ends a watch after this time; kube-rs reads for 295 s at most.
+const LIFE: Duration = Duration::from_secs(290);
+/// A connection that ends earlier than this before its time was lost.
+const LIFE_SLACK: Duration = Duration::from_secs(5);
+/// A connection is given up after this time without events and bookmarks: two bookmarks, and half a minute.
+const SILENCE_MAX: Duration = Duration::from_secs(150);
+/// A watch is silent after so many silent connections in a row, which is five minutes.
+const SILENT_CONNECTIONS: u32 = 2;
+
+const OBJECTS_PER_PAGE: u32 = 500;
 /// Nodes are large, 100 KiB with all their images, and there may be thousands: one page of them is held
 /// at a time.
 const NODES_PER_PAGE: u32 = 100;
@@ -65,81 +89,288 @@ struct Pauses {
     last: Option<(Duration, Duration)>,
 }
 
-/// Feeds the cache with all objects of a kind, until dropped.
-pub(crate) async fn feed(
+/// The watch of one kind.
+pub(crate) struct Watch<L> {
     cluster: Cluster,
     clock: Arc<dyn Clock>,
+    telemetry: Arc<Telemetry>,
     kind: Kind,
-    mut listener: impl Listener,
-) {
-    let resource = ApiResource {
-        group: kind.group.to_owned(),
-        version: kind.version.to_owned(),
-        api_version: kind.api_version(),
-        kind: kind.kind.to_owned(),
-        plural: kind.plural.to_owned(),
-    };
-    let client = cluster.client_for(kind).clone();
-    let api: Api<DynamicObject> = match &cluster.namespace {
-        Some(namespace) if kind.is_namespaced() => {
-            Api::namespaced_with(client, namespace, &resource)
+    api: Api<DynamicObject>,
+    listener: L,
+    next: Next,
+    /// The version up to which everything was heard; empty before the first list.
+    heard_to: String,
+    /// Silent connections since something was heard.
+    silences: u32,
+    /// The server sends bookmarks to this watch: only then is silence a fault.
+    has_bookmarks: bool,
+    pauses: Pauses,
+    missing_since: Option<Duration>,
+    failing_since: Option<Duration>,
+}
+
+/// The next request of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Everything is listed.
+    List,
+    /// One page is listed, to see whether the watch can go on where it ended. Most kinds have no more.
+    Probe,
+    /// The watch goes on.
+    Listen,
+}
+
+// === impl Watch ===
+
+impl<L: Listener> Watch<L> {
+    pub(crate) fn new(
+        cluster: Cluster,
+        clock: Arc<dyn Clock>,
+        telemetry: Arc<Telemetry>,
+        kind: Kind,
+        listener: L,
+    ) -> Self {
+        let resource = ApiResource {
+            group: kind.group.to_owned(),
+            version: kind.version.to_owned(),
+            api_version: kind.api_version(),
+            kind: kind.kind.to_owned(),
+            plural: kind.plural.to_owned(),
+        };
+        let client = cluster.client_for(kind).clone();
+        let api = match &cluster.namespace {
+            Some(namespace) if kind.is_namespaced() => {
+                Api::namespaced_with(client, namespace, &resource)
+            }
+            _ => Api::all_with(client, &resource),
+        };
+        Self {
+            cluster,
+            clock,
+            telemetry,
+            kind,
+            api,
+            listener,
+            next: Next::List,
+            heard_to: String::new(),
+            silences: 0,
+            has_bookmarks: false,
+            pauses: Pauses::default(),
+            missing_since: None,
+            failing_since: None,
         }
-        _ => Api::all_with(client, &resource),
-    };
-    let mut config = watcher::Config::default();
-    if kind == NODE {
-        config = config.page_size(NODES_PER_PAGE);
     }
-    let mut events = std::pin::pin!(watcher(api.clone(), config.clone()));
-    let mut pauses = Pauses::default();
-    let mut missing_since = None;
-    while let Some(event) = events.next().await {
+
+    /// Feeds the cache with all objects of the kind, until dropped.
+    pub(crate) async fn feed(mut self) {
+        loop {
+            let outcome = match self.next {
+                Next::List | Next::Probe => self.list().await,
+                Next::Listen => self.listen().await,
+            };
+            if let Err(error) = outcome {
+                self.failed(&error).await;
+            }
+        }
+    }
+
+    /// Lists everything; a probe of a large kind ends after the first page, if that is as it is known.
+    async fn list(&mut self) -> Result<(), Error> {
+        let cache = &self.cluster.cache;
+        cache.list_begins(self.kind);
+        let page = if self.kind == NODE { NODES_PER_PAGE } else { OBJECTS_PER_PAGE };
+        let mut params = ListParams::default().limit(page);
+        let version = loop {
+            let list = self.api.list(&params).await?;
+            let version = list.metadata.resource_version.unwrap_or_default();
+            let token = list.metadata.continue_.filter(|token| !token.is_empty());
+            if self.next == Next::Probe && token.is_some() {
+                let is_known = !is_older(&version, &self.heard_to) && self.knows(list.items);
+                self.next = if is_known { Next::Listen } else { Next::List };
+                (self.missing_since, self.failing_since) = (None, None);
+                cache.list_is_dropped(self.kind);
+                return Ok(());
+            }
+            for object in list.items {
+                cache.list_has(self.kind, json(object));
+            }
+            match token {
+                Some(token) => params = params.continue_token(&token),
+                None => break version,
+            }
+        };
+        if is_older(&version, &self.heard_to)
+            || cache.list_is_from_the_past(self.kind, &self.heard_to)
+        {
+            self.went_back("list");
+        }
+        (self.missing_since, self.failing_since) = (None, None);
+        self.heard_to = version;
+        self.next = Next::Listen;
+        for key in cache.list_ends(self.kind) {
+            self.listener.changed(&key);
+        }
+        self.listener.listed();
+        self.cluster.synced.notify_waiters();
+        self.set_silent(self.has_bookmarks && self.silences >= SILENT_CONNECTIONS);
+        Ok(())
+    }
+
+    /// Whether these objects are in the cache, as far as the watch has heard of their versions.
+    fn knows(&self, objects: Vec<DynamicObject>) -> bool {
+        let mut heard = objects.into_iter().filter(|it| !is_older(&self.heard_to, version_of(it)));
+        heard.all(|object| self.cluster.cache.knows(self.kind, json(object), &self.heard_to))
+    }
+
+    /// Watches from where it ended, until the connection ends or falls silent.
+    async fn listen(&mut self) -> Result<(), Error> {
+        let params = WatchParams::default().timeout(u32::try_from(LIFE.as_secs()).unwrap_or(290));
+        let start = self.clock.monotonic();
+        self.next = Next::Probe;
+        let mut events = self.api.watch(&params, &self.heard_to).await?.boxed();
+        (self.missing_since, self.failing_since) = (None, None);
+        let (mut heard_at, mut is_deaf) = (start, true);
+        loop {
+            let patience = (heard_at + SILENCE_MAX).saturating_sub(self.clock.monotonic());
+            let event = tokio::select! {
+                biased;
+                event = events.next() => event,
+                () = self.clock.sleep(patience) => {
+                    self.fell_silent();
+                    return Ok(());
+                }
+            };
+            match event {
+                Some(Ok(event)) => self.take(event)?,
+                // The next event may be readable.
+                Some(Err(Error::SerdeError(error))) => {
+                    debug!(kind = self.kind.kind, %error, "An event cannot be read");
+                    continue;
+                }
+                Some(Err(error)) => return Err(error),
+                None => break,
+            }
+            (heard_at, is_deaf) = (self.clock.monotonic(), false);
+        }
+        let lasted = self.clock.monotonic().saturating_sub(start);
+        if lasted + LIFE_SLACK >= LIFE {
+            self.next = Next::Listen;
+        } else if lasted < PAUSE_FIRST && is_deaf {
+            // The server accepts watches and ends them at once.
+            let pause = self.pauses.after_failure(self.clock.monotonic(), PAUSE_MAX);
+            self.clock.sleep(pause).await;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: WatchEvent<DynamicObject>) -> Result<(), Error> {
         match event {
-            Ok(event) => {
-                // The start of a list does not mean that it succeeds.
-                if !matches!(event, watcher::Event::Init) {
-                    missing_since = None;
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                self.hear(version_of(&object));
+                let object = json(object);
+                let key = Key::of(&object);
+                if self.cluster.cache.insert_watched(self.kind, object) {
+                    self.listener.changed(&key);
                 }
-                take(&cluster, kind, event, &mut listener);
             }
-            Err(error) => {
-                debug!(kind = kind.kind, %error, "Watch interrupted");
-                let (code, now) = (code_of(&error), clock.monotonic());
-                let state = failure(kind, code);
-                missing_since = missing_since.or(Some(now)).filter(|_| code == Some(404));
-                let is_gone = missing_since.is_some_and(|since| now >= since + GONE_AFTER);
-                if is_gone
-                    && cluster.is_claimed(kind)
-                    && cluster.cache.vanished(kind, state.clone())
-                {
-                    warn!(kind = kind.kind, "A kind is no longer served; its watch is retried");
-                    // When it is back it is listed: a watch would go on where this one ended.
-                    events.set(watcher(api.clone(), config.clone()));
+            WatchEvent::Deleted(object) => {
+                self.hear(version_of(&object));
+                let object = json(object);
+                self.cluster.cache.remove_watched(self.kind, &object);
+                self.listener.changed(&Key::of(&object));
+            }
+            WatchEvent::Bookmark(bookmark) => {
+                self.has_bookmarks = true;
+                self.hear(&bookmark.metadata.resource_version);
+            }
+            WatchEvent::Error(status) => {
+                if status.code == 410 {
+                    self.next = Next::List;
                 }
-                if is_refused(&error) {
-                    listener.refused(state.failure().unwrap_or_default());
-                }
-                let why = match &state {
-                    TableState::Failed(why) => Some(why.clone()),
-                    // Most clusters lack most meshes.
-                    TableState::Pending | TableState::Synced | TableState::NotServed(_) => None,
-                };
-                // The listener of nodes logs the consequences itself.
-                let is_told = kind == NODE && is_refused(&error);
-                if cluster.cache.failed(kind, state)
-                    && !is_told
-                    && let Some(why) = why
-                {
-                    warn!(kind = kind.kind, why, "A kind could not be listed; it is retried");
-                }
-                cluster.synced.notify_waiters();
-                // No request is made before the stream is polled.
-                let longest = if is_refused(&error) { REFUSED_MAX } else { PAUSE_MAX };
-                clock.sleep(pauses.after_failure(clock.monotonic(), longest)).await;
+                return Err(Error::Api(status));
             }
         }
+        Ok(())
     }
-    warn!(kind = kind.kind, "Watch ended");
+
+    fn hear(&mut self, version: &str) {
+        if is_older(version, &self.heard_to) {
+            self.went_back("watch");
+        }
+        version.clone_into(&mut self.heard_to);
+        self.silences = 0;
+        self.set_silent(false);
+    }
+
+    fn fell_silent(&mut self) {
+        self.silences += 1;
+        debug!(kind = self.kind.kind, connections = self.silences, "A watch is silent");
+        // Without bookmarks there may be nothing to hear.
+        if self.has_bookmarks && self.silences.is_multiple_of(SILENT_CONNECTIONS) {
+            self.next = Next::List;
+        }
+    }
+
+    fn set_silent(&self, is_silent: bool) {
+        let mut silent = self.cluster.silent.lock();
+        let was_silent =
+            if is_silent { !silent.insert(self.kind) } else { silent.remove(&self.kind) };
+        if is_silent == was_silent {
+            return;
+        }
+        self.telemetry.set_watch_silent(self.kind, is_silent);
+        if is_silent {
+            warn!(
+                kind = self.kind.kind,
+                "A watch hears nothing although the server answers; its kind is listed again and again"
+            );
+        }
+    }
+
+    /// The supervisor ends this watch with all others.
+    fn went_back(&self, what: &str) {
+        let (kind, heard_to) = (self.kind.kind, &self.heard_to);
+        self.cluster.went_back(&format!("a {what} of {kind} is from before version {heard_to}"));
+    }
+
+    /// Marks the kind in the cache, and waits.
+    async fn failed(&mut self, error: &Error) {
+        let (cluster, kind, now) = (&self.cluster, self.kind, self.clock.monotonic());
+        debug!(kind = kind.kind, %error, "Watch interrupted");
+        let code = code_of(error);
+        let state = failure(kind, code);
+        self.missing_since = self.missing_since.or(Some(now)).filter(|_| code == Some(404));
+        let is_gone = self.missing_since.is_some_and(|since| now >= since + GONE_AFTER);
+        if is_gone && cluster.is_claimed(kind) && cluster.cache.vanished(kind, state.clone()) {
+            warn!(kind = kind.kind, "A kind is no longer served; its watch is retried");
+            // When it is back it is listed: a watch would go on where this one ended.
+            self.next = Next::List;
+        }
+        if now >= *self.failing_since.get_or_insert(now) + OUTAGE {
+            self.next = Next::List;
+        }
+        let is_refused = matches!(code, Some(403 | 404));
+        if is_refused {
+            self.listener.refused(state.failure().unwrap_or_default());
+        }
+        let why = match &state {
+            TableState::Failed(why) => Some(why.clone()),
+            // Most clusters lack most meshes.
+            TableState::Pending | TableState::Synced | TableState::NotServed(_) => None,
+        };
+        // The listener of nodes logs the consequences itself.
+        let is_told = kind == NODE && is_refused;
+        if cluster.cache.failed(kind, state)
+            && !is_told
+            && let Some(why) = why
+        {
+            warn!(kind = kind.kind, why, "A kind could not be listed; it is retried");
+        }
+        cluster.synced.notify_waiters();
+        let longest = if is_refused { REFUSED_MAX } else { PAUSE_MAX };
+        let pause = self.pauses.after_failure(now, longest);
+        self.clock.sleep(pause).await;
+    }
 }
 
 // === impl Pauses ===
@@ -156,56 +387,18 @@ impl Pauses {
     }
 }
 
-fn take(
-    cluster: &Cluster,
-    kind: Kind,
-    event: watcher::Event<DynamicObject>,
-    listener: &mut impl Listener,
-) {
-    let cache = &cluster.cache;
-    match event {
-        watcher::Event::Init => cache.list_begins(kind),
-        watcher::Event::InitApply(object) => cache.list_has(kind, json(object)),
-        watcher::Event::InitDone => {
-            for key in cache.list_ends(kind) {
-                listener.changed(&key);
-            }
-            listener.listed();
-            cluster.synced.notify_waiters();
-        }
-        watcher::Event::Apply(object) => {
-            let object = json(object);
-            let key = Key::of(&object);
-            if cache.insert_watched(kind, object) {
-                listener.changed(&key);
-            }
-        }
-        watcher::Event::Delete(object) => {
-            let object = json(object);
-            cache.remove_watched(kind, &object);
-            listener.changed(&Key::of(&object));
-        }
-    }
-}
-
 fn json(object: DynamicObject) -> Value {
     // It was JSON when it arrived.
     serde_json::to_value(object).unwrap_or_default()
 }
 
-/// The code of the server's refusal, if it is one.
-fn code_of(error: &watcher::Error) -> Option<u16> {
-    if let watcher::Error::InitialListFailed(kube::Error::Api(status))
-    | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-    | watcher::Error::WatchFailed(kube::Error::Api(status)) = error
-    {
-        return Some(status.code);
-    }
-    None
+fn version_of(object: &DynamicObject) -> &str {
+    object.metadata.resource_version.as_deref().unwrap_or_default()
 }
 
-fn is_refused(error: &watcher::Error) -> bool {
-    matches!(code_of(error), Some(403 | 404))
+/// The code of the server's refusal, if it is one.
+fn code_of(error: &Error) -> Option<u16> {
+    if let Error::Api(status) = error { Some(status.code) } else { None }
 }
 
 /// The state of the kind after this error. Only "not found" says that there is no such kind: a passing error must

@@ -2,7 +2,7 @@
 //!
 //! Fields we own are applied by the server under one field manager. Where a subtree must be exactly ours and another
 //! manager owns fields in it, which an apply leaves alone, it is replaced after the apply. The answer of the server
-//! goes into the cache at once.
+//! goes into the cache at once, unless it shows that the server went back ([`super::rewind`]).
 
 use std::{borrow::Cow, time::Duration};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tidegate_providers::object::{Change, Kind};
 use tracing::{debug, trace, warn};
 
-use super::{Cluster, cache::Key, schema};
+use super::{Cluster, cache::Key, rewind::is_older, schema};
 
 /// The one name under which we write.
 pub use tidegate_providers::object::FIELD_MANAGER;
@@ -34,7 +34,7 @@ pub enum WriteError {
     /// Another operator leads now.
     #[error("not the leader any more")]
     NotLeading,
-    /// The loop of the object is to stop.
+    /// The loop of the object is to stop: the operator ends, or begins anew.
     #[error("the operator is stopping")]
     Stopped,
     /// The object does not exist.
@@ -163,7 +163,9 @@ impl Cluster {
             .uri(path)
             .header(header::CONTENT_TYPE, media)
             .body(body.to_string().into_bytes());
+        let known = self.known_version(place);
         let written = self.send(place, request).await?;
+        self.check_version(place, known.as_deref(), &written)?;
         self.cache.cache_insert(place.kind, written.clone());
         Ok(written)
     }
@@ -255,8 +257,12 @@ impl Cluster {
     /// Reads an object from the server, past the cache.
     pub async fn read(&self, place: Place<'_>) -> Result<Option<Value>, WriteError> {
         let request = Request::builder().method(Method::GET).uri(place.path()).body(Vec::new());
+        let known = self.known_version(place);
         match self.request(place, request).await {
-            Ok(object) => Ok(Some(object)),
+            Ok(object) => {
+                self.check_version(place, known.as_deref(), &object)?;
+                Ok(Some(object))
+            }
             Err(WriteError::Missing { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -271,6 +277,25 @@ impl Cluster {
         Ok(())
     }
 
+    fn known_version(&self, place: Place<'_>) -> Option<String> {
+        self.cache.version(place.kind, &place.key())
+    }
+
+    /// An answer that is older than the object was before the request is of a server that went back.
+    fn check_version(
+        &self,
+        place: Place<'_>,
+        known: Option<&str>,
+        answer: &Value,
+    ) -> Result<(), WriteError> {
+        let version = answer["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        if known.is_some_and(|known| is_older(version, known)) {
+            self.went_back(&format!("{place} is older than it was"));
+            return Err(WriteError::Stopped);
+        }
+        Ok(())
+    }
+
     async fn send(
         &self,
         place: Place<'_>,
@@ -278,6 +303,9 @@ impl Cluster {
     ) -> Result<Value, WriteError> {
         if !self.leads() {
             return Err(WriteError::NotLeading);
+        }
+        if self.is_behind() {
+            return Err(WriteError::Stopped);
         }
         self.request(place, request).await
     }

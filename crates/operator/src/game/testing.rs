@@ -270,7 +270,12 @@ impl State {
         if let Some((pointer, value)) = &self.admission {
             object = with(object, pointer, value.clone());
         }
-        object["metadata"]["resourceVersion"] = json!((1000 + self.version).to_string());
+        // Tests put objects of their own versions, and versions only rise.
+        let known =
+            self.objects.get(&path).and_then(|it| it["metadata"]["resourceVersion"].as_str());
+        let known = known.and_then(|version| version.parse().ok()).unwrap_or(0);
+        let version = (1000 + self.version).max(known + 1);
+        object["metadata"]["resourceVersion"] = json!(version.to_string());
         self.objects.insert(path, object.clone());
         (200, object)
     }

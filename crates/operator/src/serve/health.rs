@@ -19,7 +19,8 @@ pub struct Health {
 #[derive(Default)]
 struct State {
     beats: BTreeMap<&'static str, Beat>,
-    missing: BTreeMap<&'static str, bool>,
+    /// Why each is not ready, if it is not.
+    missing: BTreeMap<&'static str, Option<String>>,
 }
 
 struct Beat {
@@ -57,7 +58,8 @@ impl Health {
 
     /// Counts `name` as missing until it is settled.
     pub fn expect_ready(self: &Arc<Self>, name: &'static str) -> Readiness {
-        self.state.lock().missing.insert(name, true);
+        let why = Some(format!("{name} is not ready"));
+        self.state.lock().missing.insert(name, why);
         Readiness { health: Arc::clone(self), name }
     }
 
@@ -76,8 +78,7 @@ impl Health {
     /// A line for each thing that is not there yet.
     pub fn missing(&self) -> Vec<String> {
         let state = self.state.lock();
-        let missing = state.missing.iter().filter(|(_, is_missing)| **is_missing);
-        missing.map(|(name, _)| format!("{name} is not ready")).collect()
+        state.missing.values().flatten().cloned().collect()
     }
 }
 
@@ -112,6 +113,11 @@ impl Drop for Heartbeat {
 
 impl Readiness {
     pub fn set(&self, is_ready: bool) {
-        self.health.state.lock().missing.insert(self.name, !is_ready);
+        self.tell((!is_ready).then(|| format!("{} is not ready", self.name)));
+    }
+
+    /// Not ready, for this reason; or ready.
+    pub fn tell(&self, why: Option<String>) {
+        self.health.state.lock().missing.insert(self.name, why);
     }
 }

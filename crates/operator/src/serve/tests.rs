@@ -101,6 +101,10 @@ async fn readiness_waits_for_everything_that_was_announced() {
     assert!(fetch(&served, "/readyz").await.ends_with("OK"));
     canaries.set(false);
     assert!(fetch(&served, "/readyz").await.starts_with("HTTP/1.1 503"));
+    canaries.tell(Some("no news of Canary".to_owned()));
+    assert!(fetch(&served, "/readyz").await.ends_with("\r\n\r\nno news of Canary\n"));
+    canaries.tell(None);
+    assert!(fetch(&served, "/readyz").await.ends_with("OK"));
 }
 
 #[tokio::test]

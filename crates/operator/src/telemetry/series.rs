@@ -37,6 +37,14 @@ pub(super) struct OwnSeries {
     pub(super) panics: Counter,
     pub(super) queue: IntGauge,
     pub(super) leader: IntGauge,
+    pub(super) watch_silent: Family<WatchLabels, IntGauge>,
+    pub(super) rewinds: Counter,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct WatchLabels {
+    pub(super) group: &'static str,
+    pub(super) kind: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -172,6 +180,8 @@ impl OwnSeries {
             panics: Counter::default(),
             queue: IntGauge::default(),
             leader: IntGauge::default(),
+            watch_silent: Family::default(),
+            rewinds: Counter::default(),
         };
         let registry = registry.sub_registry_with_prefix("tidegate");
         registry.register(
@@ -205,6 +215,10 @@ impl OwnSeries {
         registry.register("panics", "Reconciles that panicked and were caught", own.panics.clone());
         registry.register("queue_depth", "Objects that wait for their turn", own.queue.clone());
         registry.register("leader", "1 if this process leads", own.leader.clone());
+        let help = "1 while a watch hears nothing although the API server answers";
+        registry.register("watch_silent", help, own.watch_silent.clone());
+        let help = "Times that the API server went back to an earlier state";
+        registry.register("watch_rewinds", help, own.rewinds.clone());
         own
     }
 }

@@ -12,7 +12,7 @@ use tidegate_providers::{
     },
 };
 
-use crate::cluster::write::FIELD_MANAGER;
+use crate::cluster::{rewind::is_older, write::FIELD_MANAGER};
 
 #[derive(Clone)]
 pub(super) enum Row {
@@ -91,11 +91,7 @@ impl Row {
 
     /// Whether this was made before `known`. Versions are numbers; where they are not, the newcomer wins.
     pub(super) fn is_older_than(&self, known: Option<&Self>) -> bool {
-        let number = |row: &Self| row.version().parse::<u64>().ok();
-        match known.map(|known| (number(self), number(known))) {
-            Some((Some(new), Some(known))) => new < known,
-            Some(_) | None => false,
-        }
+        known.is_some_and(|known| is_older(self.version(), known.version()))
     }
 }
 

@@ -60,3 +60,44 @@ fn a_heartbeat_of_a_node_is_no_change_and_its_addresses_and_conditions_are() {
     assert!(cache.insert_watched(NODE, node(3, "3", "10.0.0.2", "True")), "another address");
     assert!(cache.insert_watched(NODE, node(4, "4", "10.0.0.2", "False")), "not ready");
 }
+
+#[test]
+fn a_list_with_an_older_object_or_another_uid_is_from_the_past() {
+    let object = |uid: &str, version: u32| {
+        let mut pod = pod("a", version, None);
+        pod["metadata"]["uid"] = json!(uid);
+        pod
+    };
+    let cases = [
+        ("one", 20, false, "as it is known"),
+        ("one", 25, false, "changed since"),
+        ("one", 19, true, "older than it is known"),
+        ("two", 31, false, "made again, and the watch did not get there"),
+        ("two", 25, true, "made again, and the watch would have reported it"),
+        ("two", 19, true, "another one before"),
+    ];
+    for (uid, version, want, reason) in cases {
+        let cache = Cache::default();
+        cache.insert_watched(POD, object("one", 20));
+        cache.list_begins(POD);
+        cache.list_has(POD, object(uid, version));
+        assert_eq!(cache.list_is_from_the_past(POD, "30"), want, "{reason}");
+    }
+    let cache = Cache::default();
+    cache.insert_watched(POD, object("one", 20));
+    cache.list_begins(POD);
+    cache.cache_insert(POD, object("one", 40));
+    cache.list_has(POD, object("one", 20));
+    assert!(!cache.list_is_from_the_past(POD, "30"), "the list was made before our write");
+}
+
+#[test]
+fn an_object_is_known_in_its_version_or_in_one_of_our_own_writing() {
+    let cache = Cache::default();
+    assert!(!cache.knows(POD, pod("a", 20, None), "30"), "it is not there");
+    cache.insert_watched(POD, pod("a", 20, None));
+    assert!(cache.knows(POD, pod("a", 20, None), "30"));
+    assert!(!cache.knows(POD, pod("a", 25, None), "30"), "the watch missed a change");
+    cache.cache_insert(POD, pod("a", 40, None));
+    assert!(cache.knows(POD, pod("a", 20, None), "30"), "we wrote it since");
+}

@@ -34,6 +34,7 @@ mod steps;
 mod takeover;
 mod targets;
 mod telling;
+mod texts;
 mod trust;
 mod unready;
 mod vectors;

@@ -1,8 +1,8 @@
 //! Clusters for every provider: the definitions of its kinds, the objects its users have before the canary,
 //! and the canary as they write it.
 //!
-//! Definitions of kinds that the sandbox does not know accept anything: tests look at the operator's writes
-//! and reads, not at validation.
+//! Definitions of kinds whose real ones cannot be had accept anything. All others are the real ones, without
+//! sentences.
 
 #![expect(clippy::panic, reason = "how a rig fails the test that uses it")]
 
@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube_sandbox::{
     cluster::Resource,
     controllers::{KNATIVE_REVISIONS, KNATIVE_SERVICES, knative_crds},
+    upstream_crds,
 };
 use serde_json::{Value, json};
 use tidegate_providers::{
@@ -31,14 +32,6 @@ pub const KUMA_HTTP: &str = "kuma without TrafficRoute";
 
 /// The provider whose target is a kind of its own.
 pub const KNATIVE: &str = "knative";
-
-/// Leads to the canary's own object; no router writes it.
-const INGRESS_ROUTE: Kind = Kind {
-    group: "traefik.io",
-    version: "v1alpha1",
-    kind: "IngressRoute",
-    plural: "ingressroutes",
-};
 
 const APISIX_ROUTES: Resource = Resource { group: "apisix.apache.org", plural: "apisixroutes" };
 const INGRESSES: Resource = Resource { group: "networking.k8s.io", plural: "ingresses" };
@@ -61,7 +54,10 @@ pub fn foreign() -> Vec<&'static str> {
     unknown.map(|(provider, _)| provider).collect()
 }
 
-/// Definitions, with schemas that accept anything, of all kinds that no router defines.
+/// Groups with real definitions, which the sandbox does not load by itself.
+const REAL: [&str; 2] = ["projectcontour.io", "traefik.io"];
+
+/// Definitions of all kinds that the sandbox does not serve by itself. Those that cannot be had accept anything.
 pub fn definitions() -> Vec<Value> {
     const KNOWN: [&str; 4] = [
         "gateway.networking.k8s.io",
@@ -71,13 +67,15 @@ pub fn definitions() -> Vec<Value> {
     ];
     let mut kinds: BTreeMap<(&str, &str), BTreeSet<Kind>> = BTreeMap::new();
     for kind in Mesh::ALL.iter().flat_map(|mesh| mesh.kinds()) {
-        if !KNOWN.contains(&kind.group) && !kind.group.is_empty() {
+        let is_defined = KNOWN.contains(&kind.group) || REAL.contains(&kind.group);
+        if !is_defined && !kind.group.is_empty() {
             kinds.entry((kind.group, kind.plural)).or_default().insert(*kind);
         }
     }
-    kinds
-        .into_iter()
-        .map(|((group, plural), versions)| definition(group, plural, &versions))
+    let real = upstream_crds().into_iter();
+    let real = real.filter(|it| REAL.iter().any(|group| it["spec"]["group"] == *group));
+    let anything = kinds.into_iter();
+    real.chain(anything.map(|((group, plural), versions)| definition(group, plural, &versions)))
         .collect()
 }
 
@@ -142,8 +140,6 @@ pub fn furnish(world: &World, provider: &str) {
     if provider == KUMA_HTTP {
         objects.retain(|it| it["spec"]["names"]["kind"] != "TrafficRoute");
     }
-    let kinds = BTreeSet::from([INGRESS_ROUTE]);
-    objects.push(definition(INGRESS_ROUTE.group, INGRESS_ROUTE.plural, &kinds));
     if provider == KNATIVE {
         objects.extend(knative_crds());
     }

@@ -77,6 +77,7 @@ mod control_plane;
 pub mod controllers;
 mod crd;
 pub mod dataplane;
+mod definitions;
 pub mod failure;
 pub mod faults;
 mod field_selector;
@@ -110,5 +111,6 @@ mod types;
 
 pub use self::{
     control_plane::ControllerSettings,
+    definitions::upstream_crds,
     sandbox::{Sandbox, Settings},
 };

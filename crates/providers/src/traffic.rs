@@ -39,6 +39,7 @@ mod skipper;
 mod smi;
 mod support;
 mod takeover;
+mod texts;
 mod traefik;
 mod weighted_backends;
 mod weights;
@@ -277,7 +278,8 @@ impl Mesh {
         let case = self.case(cx)?;
         let impossible =
             self.unusable_reference(cx.spec).or_else(|| self.unsupported_conditions(cx.spec));
-        if let Some(Impossible { field, why }) = impossible {
+        let texts = || self.unusable_texts(cx.spec, cx.fields).into_iter().next();
+        if let Some(Impossible { field, why }) = impossible.or_else(texts) {
             return Err(case.refuse(field, why));
         }
         match routing_kind {

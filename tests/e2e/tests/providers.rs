@@ -28,6 +28,11 @@ use tidegate_tests::{
     rollout::scaled_object,
 };
 
+/// In a folder of its own, as each file beside this one is a suite.
+mod providers {
+    mod definitions;
+}
+
 /// Providers whose definitions cannot be obtained: their modules are not published, or are written for
 /// servers of another time.
 const WITHOUT: [&str; 10] = [

@@ -37,6 +37,7 @@ mod steps;
 mod takeover;
 mod targets;
 mod telling;
+mod texts;
 mod trust;
 mod unready;
 mod vectors;

@@ -17,6 +17,7 @@ use crate::{
             settle, text, uid, write_status,
         },
     },
+    definitions,
     failure::Outcome,
     manifests,
 };
@@ -28,7 +29,8 @@ pub const KNATIVE_SERVICES: Resource =
 pub const KNATIVE_REVISIONS: Resource =
     Resource { group: "serving.knative.dev", plural: "revisions" };
 
-const KNATIVE: &str = include_str!("../../data/crds/knative.yaml");
+/// Of no router: revisions follow their Service.
+const REVISION_CRD: &str = include_str!("../../data/crds/knative-revision.yaml");
 const SERVICE: Kind = Kind { api_version: "serving.knative.dev/v1", kind: "Service" };
 const REVISION: Kind = Kind { api_version: "serving.knative.dev/v1", kind: "Revision" };
 /// Labels of objects created for a Service.
@@ -45,7 +47,8 @@ pub(crate) struct KnativeController;
 
 /// The `CustomResourceDefinition`s of Knative's Service and Revision, ready to be loaded.
 pub fn knative_crds() -> Vec<Value> {
-    manifests::parse(KNATIVE).expect("our own definitions are YAML")
+    let revision = manifests::parse(REVISION_CRD).expect("our own definition is YAML");
+    [definitions::of_groups(&["serving.knative.dev"]), revision].concat()
 }
 
 // === impl KnativeController ===

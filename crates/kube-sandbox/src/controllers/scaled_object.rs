@@ -20,14 +20,13 @@ use crate::{
         Change, Controller, Key, Next,
         object::{int, is_deleting, settle, text},
     },
+    definitions,
     failure::Outcome,
-    manifests,
 };
 
 /// `keda.sh`: `ScaledObjects` of KEDA.
 pub const SCALED_OBJECTS: Resource = Resource { group: "keda.sh", plural: "scaledobjects" };
 
-const KEDA: &str = include_str!("../../data/crds/keda.yaml");
 /// The label by which KEDA finds the objects of a ScaledObject.
 const NAME_LABEL: &str = "scaledobject.keda.sh/name";
 /// Annotation with the state of the triggers, which are not evaluated.
@@ -41,7 +40,7 @@ pub(crate) struct ScaledObjectController;
 
 /// The `CustomResourceDefinition` of KEDA's `ScaledObject`, ready to be loaded.
 pub fn keda_crds() -> Vec<Value> {
-    manifests::parse(KEDA).expect("our own definitions are YAML")
+    definitions::of_groups(&["keda.sh"])
 }
 
 // === impl ScaledObjectController ===

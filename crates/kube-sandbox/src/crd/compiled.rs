@@ -1,7 +1,8 @@
 //! Cache of compiled schemas, shared by validation, storage and serving of a definition.
 //!
 //! Compiling a rule takes about a millisecond, and every write of a definition needs its schemas
-//! twice. The last few are kept by content, so the second time costs a comparison.
+//! twice. The last ones are kept by content, so the second time costs a comparison, also in another
+//! sandbox of the same process.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -10,8 +11,8 @@ use serde_json::Value;
 
 use crate::{failure::FieldError, schema::Schema};
 
-/// Enough for the versions of one definition during a write.
-const REMEMBERED: usize = 8;
+/// Enough for the schemas of all definitions that tests load: ours, those of routes and those of scalers.
+const REMEMBERED: usize = 48;
 
 static RECENT: Mutex<VecDeque<(Value, Arc<Schema>)>> = Mutex::new(VecDeque::new());
 

@@ -1,11 +1,8 @@
-//! CRDs of Gateway API and Istio, with the fields that the data plane reads.
-//!
-//! The definitions are in `data/crds/`. Names, defaults and list types are those of the originals;
-//! parts that the data plane does not read are stored without validation.
+//! CRDs of Gateway API and Istio, which the data plane reads, and the names of its kinds.
 
 use serde_json::Value;
 
-use crate::{cluster::Resource, manifests};
+use crate::{cluster::Resource, definitions};
 
 const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
 
@@ -26,34 +23,9 @@ pub(crate) const INGRESS_ROUTES: Resource =
 pub(crate) const TRAEFIK_SERVICES: Resource =
     Resource { group: "traefik.io", plural: "traefikservices" };
 
-const GATEWAY_API: &str = include_str!("../../data/crds/gateway-api.yaml");
-const HTTP_ROUTE: &str = include_str!("../../data/crds/httproute.yaml");
-const GRPC_ROUTE: &str = include_str!("../../data/crds/grpcroute.yaml");
-const ISTIO: &str = include_str!("../../data/crds/istio.yaml");
-
 /// The `CustomResourceDefinition` objects of Gateway API and Istio, ready to be loaded.
 pub fn routing_crds() -> Vec<Value> {
-    let parsed = [GATEWAY_API, HTTP_ROUTE, GRPC_ROUTE, ISTIO].into_iter().map(|text| {
-        let mut objects = manifests::parse(text).expect("our own definitions are YAML");
-        objects.iter_mut().for_each(share_schemas);
-        objects
-    });
-    parsed.flatten().collect()
-}
-
-/// A version without a schema gets that of the first: the versions of a kind differ in name only.
-fn share_schemas(crd: &mut Value) {
-    let versions = crd.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
-    let Some((first, others)) = versions.and_then(|versions| versions.split_first_mut()) else {
-        return;
-    };
-    for version in others {
-        for key in ["schema", "additionalPrinterColumns", "subresources"] {
-            if version.get(key).is_none() && first.get(key).is_some() {
-                version[key] = first[key].clone();
-            }
-        }
-    }
+    definitions::of_groups(&[GATEWAY_GROUP, "networking.istio.io"])
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use crate::{
     metrics::limits,
-    traffic::{Affinity, Impossible, Mesh},
+    traffic::{Affinity, Impossible, Mesh, RouteFields},
 };
 use tidegate_api::canary::{
     Canary, CanarySpec, CrossNamespace, Provider, Strategy as Asked, TargetKind,
@@ -191,6 +191,9 @@ pub fn spec_errors(canary: &Canary, mesh: Mesh, cross_namespace: CrossNamespace)
     let is_under_way = canary.status.as_ref().is_some_and(|it| it.phase.is_under_way());
     if !is_under_way {
         errors.extend(mesh.impossible(spec).iter().map(ToString::to_string));
+        let route = mesh.kinds_for(spec).into_iter().next();
+        let fields = route.map(RouteFields::assumed).unwrap_or_default();
+        errors.extend(mesh.unusable_texts(spec, fields).iter().map(ToString::to_string));
         if leads_nowhere(spec, mesh) {
             errors.push(match spec.analysis.iterations {
                 Some(count) if spec.analysis.step_weight.is_none() => format!(

@@ -29,6 +29,8 @@ use super::{
 };
 use crate::object::{Change, Kind, Live, exactly};
 
+pub(super) use self::rule::is_duration;
+
 /// Kind of the route, `v1`.
 pub const HTTP_ROUTE_V1: Kind = Kind {
     group: "gateway.networking.k8s.io",
@@ -103,20 +105,10 @@ pub(super) fn check(version: Version, case: &RouteCase<'_>) -> Result<(), RouteE
     if version.is_grpc() {
         grpc::check(case)?;
     }
-    if version.full {
-        if version == V1 && service.cors_policy.is_some() && !case.cx.fields.cors {
-            let why = "the HTTPRoute of this cluster has no CORS filter; it comes with a later \
-                       version, or the experimental channel, of Gateway API";
-            return Err(case.refuse("spec.service.corsPolicy", why));
-        }
-        let timeouts =
-            [("timeout", &service.timeout), ("backendTimeout", &service.backend_timeout)];
-        for (field, text) in timeouts.into_iter().filter(|_| case.cx.fields.timeouts) {
-            if non_empty(text.as_ref()).is_some_and(|text| !rule::is_duration(text)) {
-                let why = "Gateway API takes whole numbers of h, m, s and ms, such as 1m30s";
-                return Err(case.refuse(format!("spec.service.{field}"), why));
-            }
-        }
+    if version == V1 && service.cors_policy.is_some() && !case.cx.fields.cors {
+        let why = "the HTTPRoute of this cluster has no CORS filter; it comes with a later \
+                   version, or the experimental channel, of Gateway API";
+        return Err(case.refuse("spec.service.corsPolicy", why));
     }
     // The longest list of rules there can be: the one with cookies.
     let cookie = || Some("name=value".to_owned());
@@ -363,7 +355,7 @@ impl Version {
         if self.is_grpc() { Affinity::None } else { Affinity::Both }
     }
 
-    fn is_grpc(self) -> bool {
+    pub(super) fn is_grpc(self) -> bool {
         self == GRPC_V1
     }
 }

@@ -1,6 +1,8 @@
 //! The capabilities of each provider, as data: for decisions, for refusals, and for the
 //! documentation.
 
+use std::borrow::Cow;
+
 use tidegate_api::canary::{CanarySpec, RouteKind, Strategy, analysis::AnalysisMetric};
 
 use super::{Affinity, Capabilities, Mesh, RoutingKind, istio};
@@ -34,8 +36,8 @@ pub struct Support {
 #[error("{field}: {why}")]
 pub struct Impossible {
     /// Path of the field.
-    pub field: &'static str,
-    /// The capability the provider lacks, and those it has.
+    pub field: Cow<'static, str>,
+    /// The reason, such as the capability that the provider lacks.
     pub why: String,
 }
 
@@ -277,7 +279,7 @@ impl Mesh {
         }
         let (kind, provider) = (reference.kind.as_str(), self.as_str());
         let why = format!("the provider \"{provider}\" has no use for a {kind}");
-        Some(Impossible { field: "spec.routeRef.kind", why })
+        Some(Impossible { field: "spec.routeRef.kind".into(), why })
     }
 
     /// Fields of the spec without effect. The rollout goes on without them, and a note says so.
@@ -302,7 +304,7 @@ impl Mesh {
             } else {
                 let why = "users are kept on a version in rollouts by weight over HTTP; \
                            sessionAffinity has no effect";
-                Impossible { field: AFFINITY.field, why: why.to_owned() }
+                Impossible { field: AFFINITY.field.into(), why: why.to_owned() }
             });
         }
         found.extend(self.uncounted(spec));
@@ -321,7 +323,7 @@ impl Mesh {
                 "requests are not counted over plain TCP, so {name} never has a value and its \
                  checks fail; use a metric of another name, with a query or a template"
             );
-            Impossible { field: "spec.analysis.metrics", why }
+            Impossible { field: "spec.analysis.metrics".into(), why }
         });
         notes.collect()
     }
@@ -351,6 +353,6 @@ impl Mesh {
         let there = if way.is_empty() { "it supports" } else { "there it supports" };
         let can = self.support_for(spec).can();
         let why = format!("the provider \"{provider}\" cannot {what}{way}; {there} {can}; {so}");
-        Impossible { field, why }
+        Impossible { field: field.into(), why }
     }
 }

@@ -82,7 +82,6 @@ fn takes_namespace(
             let selector = LabelSelector::from_json(selector);
             home.is_some_and(|home| selector.is_ok_and(|selector| selector.selects(&home)))
         }
-        "None" => false,
         _ => namespace(gateway) == namespace(route),
     }
 }

@@ -103,7 +103,7 @@ fn one(
 }
 
 /// Whether a text is a duration in the form of Gateway API: up to four whole numbers with units.
-pub(super) fn is_duration(text: &str) -> bool {
+pub(in crate::traffic) fn is_duration(text: &str) -> bool {
     let mut rest = text;
     for _ in 0..DURATION_PARTS_MAX {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();

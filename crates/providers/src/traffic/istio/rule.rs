@@ -69,15 +69,25 @@ pub(super) fn http(case: &RouteCase<'_>, rule: &Rule, mut fields: Map<String, Va
         set("timeout", json!(timeout));
     }
     if let Some(retries) = &service.retries {
-        set("retries", json!(retries));
+        set("retries", without_empty(json!(retries), "perTryTimeout"));
     }
     if let Some(cors) = &service.cors_policy {
-        set("corsPolicy", json!(cors));
+        set("corsPolicy", without_empty(json!(cors), "maxAge"));
     }
     if service.headers.is_some() || rule.any_cookie.is_some() {
         set("headers", headers(case, rule));
     }
     Value::Object(fields)
+}
+
+/// Without a duration that is empty: Flagger leaves it out, and Istio refuses it.
+fn without_empty(mut value: Value, member: &str) -> Value {
+    if value[member] == ""
+        && let Some(members) = value.as_object_mut()
+    {
+        members.remove(member);
+    }
+    value
 }
 
 /// A rule for connections.

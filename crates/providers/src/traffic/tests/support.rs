@@ -90,7 +90,7 @@ fn a_test_that_a_provider_cannot_do_is_refused_with_its_capabilities() {
     let [found] = tcp.mesh.impossible(&tcp.spec).try_into().unwrap();
     let want = "the provider \"istio\" cannot tell requests apart over plain TCP; there it supports \
                 rollouts by weight and blue/green; remove match or appProtocol";
-    assert_eq!((found.field, found.why.as_str()), ("spec.analysis.match", want));
+    assert_eq!((&*found.field, found.why.as_str()), ("spec.analysis.match", want));
     let error = tcp.check().unwrap_err();
     assert!(error.to_string().ends_with(want), "{error}");
 }

@@ -22,7 +22,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use kube::Client;
-use kube_sandbox::controllers::knative_crds;
 use tidegate_tests::providers::definitions;
 
 pub use self::{
@@ -74,7 +73,6 @@ impl Ground {
         apply_folder(&client, &ours).await?;
         let known = objects::discovered(&client).await?.unwrap_or_default();
         let mut others = definitions();
-        others.extend(knative_crds());
         let name = |it: &serde_json::Value| it["metadata"]["name"].as_str().map(str::to_owned);
         others.retain(|it| !name(it).is_some_and(|name| known.contains(&name)));
         objects::define(&client, &others).await?;

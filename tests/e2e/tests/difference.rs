@@ -12,7 +12,7 @@ use tidegate_e2e::{
 };
 
 /// Pairs at a time, or `E2E_AT_ONCE`: each has two operators, which mostly wait for the next interval.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 25;
 const AT_ONCE_AGAIN: usize = 3;
 const PATIENCE: Duration = Duration::from_mins(50);
 /// With more scenarios to repeat than one in so many, and two, there is a defect.
@@ -84,8 +84,7 @@ fn differences_from_flagger_are_on_the_page() {
             }
         }
         if is_all {
-            let is_unused =
-                |row: &&_| !found.iter().any(|it| tidegate_e2e::difference::Row::explains(row, it));
+            let is_unused = |row: &&Row| !found.iter().any(|it| row.explains(it));
             let unused: Vec<_> =
                 ACCEPTED.iter().filter(is_unused).map(|row| (row.path, row.page)).collect();
             ensure!(unused.is_empty(), "rows that explain nothing: {unused:?}");

@@ -191,20 +191,6 @@ pub const ACCEPTED: &[Row] = &[
         page: "annotations that stop Flux from correcting a route",
     },
     Row {
-        scenario: "provider: knative",
-        subject: "Knative Service web",
-        path: "/spec/template/metadata|/spec/template/*/resources|/spec/traffic/1/latestRevision",
-        values: ["*", "-|- → false"],
-        page: "fields without a value",
-    },
-    Row {
-        scenario: "provider: knative",
-        subject: "Canary web",
-        path: "/status/trackedConfigs",
-        values: ["-", "- → {}"],
-        page: "fields without a value",
-    },
-    Row {
         scenario: "provider: nginx|provider: skipper",
         subject: "Ingress front-canary",
         path: "/metadata/annotations/tidegate.dev/copied-annotations",

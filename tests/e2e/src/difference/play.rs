@@ -99,17 +99,10 @@ impl Actor<'_> {
                 let what = format!("{} {name} is gone", kind.1);
                 return Ok(self.wait(&what, (kind.1, name), Value::is_null).await);
             }
-            Step::Create(object) => self.create(object).await?,
             Step::Patch(kind, name, patch) => {
                 let patch = Patch::Merge(self.outward_of(patch)?);
                 let api = self.api(*kind).await?;
                 let made = api.patch(name, &PatchParams::default(), &patch).await;
-                self.wrote(&made.with_context(|| format!("{} {name}", kind.1))?)?;
-            }
-            Step::Status(kind, name, status) => {
-                let patch = Patch::Merge(json!({ "status": status }));
-                let api = self.api(*kind).await?;
-                let made = api.patch_status(name, &PatchParams::default(), &patch).await;
                 self.wrote(&made.with_context(|| format!("{} {name}", kind.1))?)?;
             }
             Step::Delete(kind, name) => {
@@ -153,15 +146,7 @@ impl Actor<'_> {
     async fn create(&mut self, object: &Value) -> Result<()> {
         let mut object = self.outward_of(object)?;
         object["metadata"]["namespace"] = self.namespace.clone().into();
-        let status = object.as_object_mut().and_then(|members| members.remove("status"));
-        let mut made = apply(&self.ground.client, &object).await?;
-        if let Some(status) = status {
-            let types = made.types.clone().context("it has a kind")?;
-            let name = made.metadata.name.clone().unwrap_or_default();
-            let api = api_of(&self.ground.client, &types, Some(&self.namespace)).await?;
-            let patch = Patch::Merge(json!({ "status": status }));
-            made = api.patch_status(&name, &PatchParams::default(), &patch).await?;
-        }
+        let made = apply(&self.ground.client, &object).await?;
         self.wrote(&made)
     }
 

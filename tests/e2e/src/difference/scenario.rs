@@ -29,11 +29,8 @@ pub(super) enum Step {
     Until(String, Box<dyn Fn(&Value) -> bool + Send + Sync>),
     /// Waits until an object is gone.
     Gone(Kind, &'static str),
-    Create(Value),
     /// A merge patch.
     Patch(Kind, &'static str, Value),
-    /// A merge patch of the status, as its controller would write it.
-    Status(Kind, &'static str, Value),
     Delete(Kind, &'static str),
     /// Sets the answer to queries with this text.
     Metric(&'static str, Metric),
@@ -145,18 +142,8 @@ impl Scenario {
     }
 
     #[must_use]
-    pub(super) fn create(self, object: Value) -> Self {
-        self.step(Step::Create(object))
-    }
-
-    #[must_use]
     pub(super) fn patch(self, kind: Kind, name: &'static str, patch: Value) -> Self {
         self.step(Step::Patch(kind, name, patch))
-    }
-
-    #[must_use]
-    pub(super) fn report(self, kind: Kind, name: &'static str, status: Value) -> Self {
-        self.step(Step::Status(kind, name, status))
     }
 
     #[must_use]

@@ -1,12 +1,12 @@
 //! A release by weight with every provider: its objects, and its queries.
 //!
-//! Kuma's `TrafficRoute` is one for the whole cluster, so it cannot be played side by side.
+//! Kuma's `TrafficRoute` is one for the whole cluster, so it cannot be played side by side. Knative needs its
+//! own controller, which reports the traffic of each revision.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Scenario, builtin_metrics, by_weight_with};
 
-const KNATIVE: (&str, &str) = ("serving.knative.dev/v1", "Service");
 const TCP: &str = "istio over TCP";
 
 const PROVIDERS: [(&str, &str); 16] = [
@@ -41,7 +41,6 @@ pub(super) fn all() -> Vec<Scenario> {
             json!({ "zalando.org/backend-load-balancer": "random" });
     }
     all.push(Scenario::new("provider: apisix", "apisix", analysis()).released());
-    all.push(knative(analysis()));
     all.push(
         Scenario::new("provider: of the flag", "istio", analysis())
             .spec(json!({ "provider": null }))
@@ -49,32 +48,4 @@ pub(super) fn all() -> Vec<Scenario> {
             .released(),
     );
     all
-}
-
-/// Knative's own controller does not run: its reports are part of the scenario.
-fn knative(analysis: Value) -> Scenario {
-    let latest =
-        |name: &str| json!({ "latestCreatedRevisionName": name, "latestReadyRevisionName": name });
-    let mut scenario = Scenario::new("provider: knative", "knative", analysis);
-    for object in &mut scenario.objects {
-        object["status"] = latest("web-00001");
-    }
-    scenario
-        .with(revision("web-00001", "web:1.0"))
-        .phase("Initialized")
-        .create(revision("web-00002", "web:2.0"))
-        .release_of(KNATIVE, "web:2.0")
-        .report(KNATIVE, "web", latest("web-00002"))
-        .phase("Progressing")
-        .phase("Succeeded")
-}
-
-fn revision(name: &str, image: &str) -> Value {
-    json!({
-        "apiVersion": "serving.knative.dev/v1", "kind": "Revision", "metadata": { "name": name },
-        "spec": { "containers": [{ "name": "app", "image": image }] },
-        "status": {
-            "observedGeneration": 1, "conditions": [{ "type": "Ready", "status": "True" }],
-        },
-    })
 }

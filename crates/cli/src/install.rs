@@ -14,7 +14,6 @@ use crate::printer::Printer;
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[expect(clippy::doc_markdown, reason = "these are the help texts")]
 #[command(after_help = EXAMPLES)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the user's")]
 pub(crate) struct Args {
     /// The container image: this program as its entry point.
     #[arg(long, value_name = "IMAGE")]

@@ -127,7 +127,7 @@ fn policy(case: &RouteCase<'_>, host: &str) -> DesiredObject {
     let mut spec = Map::new();
     spec.insert("host".to_owned(), json!(host));
     if let Some(policy) = &case.service.traffic_policy {
-        spec.insert("trafficPolicy".to_owned(), json!(policy));
+        spec.insert("trafficPolicy".to_owned(), rule::without_empty(json!(policy)));
     }
     DesiredObject {
         kind: DESTINATION_RULE,

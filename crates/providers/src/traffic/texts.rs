@@ -140,10 +140,10 @@ impl Found {
         match Rule::Label.refusal(apex) {
             Some(why) => self.refuse(field, format!("{why}, as the name of a Service")),
             None if apex.len() + ENDING > SERVICE_NAME_MAX => {
-                let max = SERVICE_NAME_MAX - ENDING;
                 let length = apex.len();
                 let why = format!(
-                    "has {length} characters; Services with -primary and -canary leave it {max}"
+                    "has {length} characters; with -primary it is longer than the \
+                     {SERVICE_NAME_MAX} of a Service"
                 );
                 self.refuse(field, why);
             }

@@ -1,5 +1,5 @@
 # The Gateway API's custom resource definitions, read from its published module. Those of the experimental channel,
-# of which the sandbox has the routes, are in a folder of their own and installed nowhere.
+# of which the sandbox has some fields, are in a folder of their own and installed nowhere.
 version=v1.5.1
 
 obtain() {

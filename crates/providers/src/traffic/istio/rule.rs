@@ -69,10 +69,10 @@ pub(super) fn http(case: &RouteCase<'_>, rule: &Rule, mut fields: Map<String, Va
         set("timeout", json!(timeout));
     }
     if let Some(retries) = &service.retries {
-        set("retries", without_empty(json!(retries), "perTryTimeout"));
+        set("retries", without_empty(json!(retries)));
     }
     if let Some(cors) = &service.cors_policy {
-        set("corsPolicy", without_empty(json!(cors), "maxAge"));
+        set("corsPolicy", without_empty(json!(cors)));
     }
     if service.headers.is_some() || rule.any_cookie.is_some() {
         set("headers", headers(case, rule));
@@ -80,12 +80,11 @@ pub(super) fn http(case: &RouteCase<'_>, rule: &Rule, mut fields: Map<String, Va
     Value::Object(fields)
 }
 
-/// Without a duration that is empty: Flagger leaves it out, and Istio refuses it.
-fn without_empty(mut value: Value, member: &str) -> Value {
-    if value[member] == ""
-        && let Some(members) = value.as_object_mut()
-    {
-        members.remove(member);
+/// Without members that are empty: Flagger leaves them out, and Istio takes no empty duration.
+pub(super) fn without_empty(mut value: Value) -> Value {
+    if let Some(members) = value.as_object_mut() {
+        members.retain(|_, member| *member != "");
+        members.values_mut().for_each(|member| *member = without_empty(member.take()));
     }
     value
 }

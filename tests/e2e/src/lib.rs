@@ -19,6 +19,7 @@ pub mod conformance;
 mod control_plane;
 mod graphite;
 mod influxdb;
+pub mod manifests;
 mod namespace;
 mod node;
 mod objects;

@@ -19,8 +19,13 @@ pub struct Parts(BTreeMap<String, PathBuf>);
 impl Parts {
     /// All parts, or an error with the missing one and the command that obtains it.
     pub fn find() -> Result<Self> {
+        Self::named(&[])
+    }
+
+    /// Only these, for a suite that runs without the others.
+    pub fn named(parts: &[&str]) -> Result<Self> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("get");
-        let output = Command::new(&script).arg("--paths").output();
+        let output = Command::new(&script).arg("--paths").args(parts).output();
         let output = output.with_context(|| format!("{} does not run", script.display()))?;
         if !output.status.success() {
             bail!("{}", String::from_utf8_lossy(&output.stderr).trim());

@@ -17,6 +17,7 @@
 mod audit;
 pub mod conformance;
 mod control_plane;
+pub mod difference;
 mod graphite;
 mod influxdb;
 mod namespace;

@@ -62,8 +62,14 @@ impl Installation {
 
     /// The program alone, with these flags and the permissions of its kubeconfig. Logs are in `folder`.
     pub fn bare(folder: &Path, flags: &[&str]) -> Result<Self> {
-        let arguments = ["operator"].iter().chain(flags).map(|&it| it.to_owned()).collect();
-        Ok(Self { program: program()?, arguments, folder: folder.to_owned() })
+        let arguments: Vec<_> = ["operator"].iter().chain(flags).copied().collect();
+        Ok(Self::of_program(program()?, folder, &arguments))
+    }
+
+    /// Any operator that knows `--kubeconfig` and `--port`, and serves its health and its metrics there.
+    pub fn of_program(program: PathBuf, folder: &Path, arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(|&it| it.to_owned()).collect();
+        Self { program, arguments, folder: folder.to_owned() }
     }
 
     /// For one replica, without leader election: after a kill it would have to wait for its own lease to

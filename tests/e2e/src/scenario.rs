@@ -28,6 +28,7 @@ use anyhow::{Context as _, Result, anyhow};
 use tidegate_tests::scenario::{self, Script};
 
 use self::place::Place;
+pub(crate) use self::server::Server;
 pub use self::{compare::Differs, theatre::Theatre};
 
 /// The reason why a script cannot run here, if there is one.

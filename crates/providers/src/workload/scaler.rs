@@ -13,7 +13,7 @@ use super::{
     Cx, HORIZONTAL_POD_AUTOSCALER, SCALED_OBJECT, WorkloadError,
     hash::is_same,
     metadata::{is_owner, owners, with_version},
-    require_owned,
+    name_of, require_owned,
 };
 use crate::object::{Change, Kind, exactly};
 

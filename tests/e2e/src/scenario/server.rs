@@ -20,7 +20,7 @@ const HOSTS: [(&str, &str); 3] =
 struct HangUp;
 
 /// Answers for all hosts of a script on one port. Dropping it ends it.
-pub(super) struct Server {
+pub(crate) struct Server {
     port: u16,
     task: JoinHandle<()>,
 }
@@ -28,7 +28,7 @@ pub(super) struct Server {
 // === impl Server ===
 
 impl Server {
-    pub(super) async fn start(network: Network) -> Result<Self> {
+    pub(crate) async fn start(network: Network) -> Result<Self> {
         let listener = TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], 0))).await?;
         let port = listener.local_addr()?.port();
         let task = tokio::spawn(async move {
@@ -46,12 +46,12 @@ impl Server {
     }
 
     /// The URL of the metrics server.
-    pub(super) fn metrics(&self) -> String {
+    pub(crate) fn metrics(&self) -> String {
         self.outward("http://prometheus:9090")
     }
 
     /// Replaces addresses of scripts by the ones here.
-    pub(super) fn outward(&self, text: &str) -> String {
+    pub(crate) fn outward(&self, text: &str) -> String {
         let text = text.replace("http://prometheus:9090", "http://prometheus");
         HOSTS.iter().fold(text, |text, (host, address)| {
             text.replace(&format!("http://{host}"), &format!("http://{address}:{}", self.port))
@@ -59,7 +59,7 @@ impl Server {
     }
 
     /// Replaces the addresses here by those of scripts.
-    pub(super) fn inward(&self, text: &str) -> String {
+    pub(crate) fn inward(&self, text: &str) -> String {
         HOSTS.iter().fold(text.to_owned(), |text, (host, address)| {
             let port = if *host == PROMETHEUS { ":9090" } else { "" };
             text.replace(&format!("{address}:{}", self.port), &format!("{host}{port}"))

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 use anyhow::ensure;
 use futures::StreamExt as _;
 use tidegate_e2e::{
-    difference::{ACCEPTED, Difference, Ground, Scenario, all},
+    difference::{ACCEPTED, Difference, Ground, Row, Scenario, all},
     inside_for,
 };
 

@@ -58,13 +58,6 @@ pub const ACCEPTED: &[Row] = &[
         page: "series of deleted canaries",
     },
     Row {
-        scenario: "deletion: *|revert: *",
-        subject: "metric",
-        path: "",
-        values: ["there", "-"],
-        page: "series of deleted canaries",
-    },
-    Row {
         scenario: "checks: *|alerts: slack, failure|revisions: set back after a failure",
         subject: "metric",
         path: "flagger_canary_metric_analysis metric=\"request-duration\" *",

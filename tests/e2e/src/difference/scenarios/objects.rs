@@ -99,6 +99,7 @@ fn configuration() -> Vec<Scenario> {
 }
 
 fn scalers() -> Vec<Scenario> {
+    // Its least is the number of replicas from the beginning: it acts in its own time.
     let scaler = || {
         json!({
             "apiVersion": AUTOSCALER.0, "kind": AUTOSCALER.1,
@@ -123,14 +124,17 @@ fn scalers() -> Vec<Scenario> {
     query["primaryScalerQueries"] = json!({ "load": "sum(rate(mine[1m]))" });
     vec![
         Scenario::new("scaler: HPA", "istio", by_weight())
+            .target(json!({ "spec": { "replicas": 2 } }))
             .with(scaler())
             .spec(json!({ "autoscalerRef": reference() }))
             .released(),
         Scenario::new("scaler: HPA, bounds of the primary", "istio", by_weight())
+            .target(json!({ "spec": { "replicas": 2 } }))
             .with(scaler())
             .spec(json!({ "autoscalerRef": bounded }))
             .released(),
         Scenario::new("scaler: HPA is edited", "istio", by_weight())
+            .target(json!({ "spec": { "replicas": 2 } }))
             .with(scaler())
             .spec(json!({ "autoscalerRef": reference() }))
             .phase("Initialized")

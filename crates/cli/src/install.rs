@@ -12,7 +12,6 @@ use crate::printer::Printer;
 /// of which one acts.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-#[expect(clippy::doc_markdown, reason = "these are the help texts")]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The container image: this program as its entry point.

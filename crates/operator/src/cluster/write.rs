@@ -166,7 +166,13 @@ impl Cluster {
         let known = self.known_version(place);
         let written = self.send(place, request).await?;
         self.check_version(place, known.as_deref(), &written)?;
-        self.cache.cache_insert(place.kind, written.clone());
+        if is_gone(&written) {
+            // The watch may have reported the deletion already: inserted, it would stay for ever.
+            let uid = written["metadata"]["uid"].as_str().unwrap_or_default();
+            self.cache.tombstone(place.kind, &place.key(), uid);
+        } else {
+            self.cache.cache_insert(place.kind, written.clone());
+        }
         Ok(written)
     }
 
@@ -358,6 +364,11 @@ fn deletion(place: Place<'_>, uid: &str, grace_s: Option<u32>) -> http::Result<R
 }
 
 /// Whether the answer to a deletion is an object that is still there for a while.
+/// Whether the write removed the last finalizer of a deleted object: it is in no list any more.
+fn is_gone(answer: &Value) -> bool {
+    answer["metadata"]["deletionTimestamp"].is_string() && !is_leaving(answer)
+}
+
 fn is_leaving(answer: &Value) -> bool {
     let metadata = &answer["metadata"];
     let has_finalizers = metadata["finalizers"].as_array().is_some_and(|list| !list.is_empty());
@@ -498,5 +509,36 @@ mod tests {
         assert!(same(json!([{ "a": [] }]), json!([{}])));
         assert!(!same(json!({ "b": 1 }), json!({ "b": 1, "c": 0 })), "zero is something");
         assert!(!same(json!([1]), json!([1, 2])));
+    }
+
+    #[test]
+    fn a_deleted_object_is_gone_with_its_last_finalizer() {
+        let deleted = "2026-01-01T00:00:00Z";
+        let cases = [
+            ("it is not deleted", json!({}), false),
+            (
+                "a finalizer keeps it",
+                json!({ "deletionTimestamp": deleted, "finalizers": ["a"] }),
+                false,
+            ),
+            (
+                "its grace period keeps it",
+                json!({ "deletionTimestamp": deleted, "deletionGracePeriodSeconds": 30 }),
+                false,
+            ),
+            (
+                "nothing keeps it",
+                json!({ "deletionTimestamp": deleted, "deletionGracePeriodSeconds": 0 }),
+                true,
+            ),
+            (
+                "an empty list keeps nothing",
+                json!({ "deletionTimestamp": deleted, "finalizers": [] }),
+                true,
+            ),
+        ];
+        for (reason, metadata, want) in cases {
+            assert_eq!(is_gone(&json!({ "metadata": metadata })), want, "{reason}");
+        }
     }
 }

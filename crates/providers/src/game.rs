@@ -31,7 +31,7 @@ mod tests;
 use crate::object::Kind;
 
 pub use self::{
-    json::{engine_json, plain_json},
+    json::engine_json,
     selector::{is_selected, selector_text},
 };
 

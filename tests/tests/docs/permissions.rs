@@ -134,7 +134,7 @@ fn purpose(rule: &Rule) -> &'static str {
             "the primary's autoscaler; the target's while it is scaled to zero"
         }
         "configmaps" => "the primary's copies of the target's configuration",
-        "secrets" => "the same, and the promoted template",
+        "secrets" => "copies of the configuration, and the promoted template",
         "events" => "events of canaries",
         "endpointslices" => "the canary's addresses, for metrics of APISIX",
         "httproutes" | "grpcroutes" => "traffic with Gateway API",

@@ -1,6 +1,6 @@
-//! JSON here, and JSON as the engine knows it.
+//! JSON as the engine knows it, from JSON as the API server sends it.
 
-use serde_json::{Map, Number, Value};
+use serde_json::Value;
 use tidegate_engine::game::Json;
 
 /// For the engine.
@@ -29,29 +29,6 @@ pub(super) fn printed(value: &Value) -> String {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
             engine_json(value).compact()
         }
-    }
-}
-
-/// From the engine.
-pub fn plain_json(json: &Json) -> Value {
-    match json {
-        Json::Null => Value::Null,
-        Json::Bool(value) => Value::Bool(*value),
-        Json::Int(number) => {
-            let whole = i64::try_from(*number).map(Number::from);
-            whole
-                .or_else(|_| u64::try_from(*number).map(Number::from))
-                .map_or(Value::Null, Value::Number)
-        }
-        Json::Float(number) => Number::from_f64(*number).map_or(Value::Null, Value::Number),
-        Json::Text(text) => Value::String(text.clone()),
-        Json::List(items) => Value::Array(items.iter().map(plain_json).collect()),
-        Json::Object(members) => Value::Object(
-            members
-                .iter()
-                .map(|(name, value)| (name.clone(), plain_json(value)))
-                .collect::<Map<_, _>>(),
-        ),
     }
 }
 

@@ -9,7 +9,7 @@ use tidegate_engine::{
     },
 };
 
-use super::{CONTROLLER_REVISION, engine_json, names, plain_json};
+use super::{CONTROLLER_REVISION, engine_json, names};
 use crate::object::Kind;
 
 /// The template's data, as its revision holds it.
@@ -112,11 +112,6 @@ pub fn owner(kind: Kind, workload: &Value) -> Value {
         "name": workload["metadata"]["name"], "uid": workload["metadata"]["uid"],
         "controller": true, "blockOwnerDeletion": true,
     })
-}
-
-/// The template of a revision as the engine has it, for objects.
-pub fn template_of(known: &KnownRevision) -> Value {
-    plain_json(&known.template)
 }
 
 fn name(object: &Value) -> Revision {

@@ -135,7 +135,11 @@ impl Tester {
     }
 
     pub(crate) fn until_logged(&self, text: &str) {
-        until(&format!("{text} in the log"), || self.log().contains(text));
+        until(&format!("{text} in the log"), || self.has_logged(text));
+    }
+
+    pub(crate) fn has_logged(&self, text: &str) -> bool {
+        self.log().contains(text)
     }
 
     /// The value of a series.

@@ -25,6 +25,13 @@ pub const ACCEPTED: &[Row] = &[
     Row {
         scenario: "*",
         subject: "Canary web",
+        path: "/status/conditions/PolicySound",
+        values: ["-", "*"],
+        page: "condition `PolicySound`, event `PolicyDoubtful`",
+    },
+    Row {
+        scenario: "*",
+        subject: "Canary web",
         path: "/status/rollout/*",
         values: ["-", "*"],
         page: "`status.rollout`",

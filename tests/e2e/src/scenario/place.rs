@@ -172,6 +172,8 @@ impl<'s> Place<'s> {
         let text = self.theatre.inward(&self.namespace, text.to_owned());
         let text = self.server.inward(&text);
         text.replace(&format!(".{}", self.namespace), ".default")
+            // In commands for people.
+            .replace(&format!(" -n {} ", self.namespace), " -n default ")
             .replace(&format!("\"{}\"", self.namespace), "\"default\"")
             .replace(&format!("{}/", self.namespace), "default/")
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tidegate_api::canary::CanaryPhase;
 use tidegate_engine::{
     Answers, Cookies, Lifecycle, ManagedObject, Memory, Names, Objects, Observed, Obstacle,
-    Revision, State,
+    Readiness, Revision, State,
 };
 use tidegate_providers::{
     canary::{api_phase, moment},
@@ -23,6 +23,7 @@ use super::{
     env::{Env, Finding, Findings, ManagedWrite},
     inputs::Inputs,
     observe::{orphans::Orphans, routes::Routes, services::Services, workloads::Workloads},
+    unready_pods::UnreadyWorkload,
 };
 use crate::{cluster::cache::Key, telemetry};
 
@@ -50,15 +51,17 @@ pub(super) struct Observation {
 
 impl Observation {
     /// The target and the primary, each only while it has pods that are not ready.
-    pub(super) fn unready_workloads(&self) -> [Option<&Value>; 2] {
+    pub(super) fn unready_workloads(&self) -> [Option<UnreadyWorkload<'_>>; 2] {
         let Observed { target, primary, .. } = &self.observed;
         let target = target.as_ref().ok().map(|it| (&it.readiness, it.replicas));
-        let sides = [target, Some((&primary.readiness, primary.replicas))];
-        let [target, primary] = sides.map(|it| {
-            it.is_some_and(|(readiness, replicas)| replicas > 0 && !readiness.is_ready())
-        });
+        let primary = Some((&primary.readiness, primary.replicas));
         let Inputs { target: of_target, primary: of_primary, .. } = &self.inputs;
-        [of_target.as_deref().filter(|_| target), of_primary.as_deref().filter(|_| primary)]
+        [(target, of_target), (primary, of_primary)].map(|(state, object)| {
+            let (readiness, _) =
+                state.filter(|(readiness, replicas)| *replicas > 0 && !readiness.is_ready())?;
+            let is_stuck = matches!(readiness, Readiness::Stuck(_));
+            Some(UnreadyWorkload { object: object.as_deref()?, is_stuck })
+        })
     }
 
     pub(super) fn of(

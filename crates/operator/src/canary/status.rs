@@ -116,7 +116,9 @@ impl StatusWriter {
         let (inputs, observed) = (&observation.inputs, &observation.observed);
         let is_idle = observed.plan.suspended || observed.lifecycle.deleted_at.is_some();
         let is_refused = !inputs.spec_errors.is_empty() || !inputs.blockers.is_empty();
-        if is_idle || is_refused || observed.memory.phase == Phase::New {
+        // A write that keeps `Promoted` would claim more than holds; the rollout's first one comes before.
+        let is_unsaid = has_new_revision(observation, &observed.memory);
+        if is_idle || is_refused || is_unsaid || observed.memory.phase == Phase::New {
             return Ok(None);
         }
         let found = findings(&inputs.canary.spec, inputs.mesh, url_error);
@@ -276,7 +278,6 @@ impl StatusWriter {
 }
 
 fn view<'a>(observation: &'a Observation, next: &StatusParts<'a>) -> StatusView<'a> {
-    let target = observation.observed.target.as_ref();
     StatusView {
         now: observation.observed.now,
         generation: observation.generation(),
@@ -285,9 +286,14 @@ fn view<'a>(observation: &'a Observation, next: &StatusParts<'a>) -> StatusView<
         cookies: next.cookies,
         checks: next.checks,
         next: None,
-        is_new_revision: next.memory.phase.is_idle()
-            && target.is_ok_and(|target| is_new(next.memory, target)),
+        is_new_revision: has_new_revision(observation, next.memory),
     }
+}
+
+/// The target holds a revision that was not released yet.
+fn has_new_revision(observation: &Observation, memory: &Memory) -> bool {
+    let target = observation.observed.target.as_ref();
+    memory.phase.is_idle() && target.is_ok_and(|target| is_new(memory, target))
 }
 
 /// An object that cannot be read as a canary gets one condition and one Event, and nothing else happens.

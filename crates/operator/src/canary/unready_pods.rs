@@ -28,7 +28,15 @@ pub(super) struct UnreadyPods {
     primary: Option<Box<Known>>,
 }
 
-/// One workload that is not ready. Times are of the steady clock.
+/// A workload with pods that are not ready, to be asked about.
+#[derive(Clone, Copy)]
+pub(super) struct UnreadyWorkload<'a> {
+    pub(super) object: &'a Value,
+    /// Its deadline has passed: the next decision ends the rollout.
+    pub(super) is_stuck: bool,
+}
+
+/// The state of one workload that is not ready. Times are of the steady clock.
 struct Known {
     /// First seen unready, or last asked.
     since: Duration,
@@ -53,19 +61,21 @@ impl UnreadyPods {
         &mut self,
         canary: &CanaryRef,
         kind: WorkloadKind,
-        unready: [Option<&Value>; 2],
+        unready: [Option<UnreadyWorkload<'_>>; 2],
     ) -> bool {
         let mut is_changed = false;
         for (slot, workload) in [&mut self.target, &mut self.primary].into_iter().zip(unready) {
-            let Some(workload) = workload else {
+            let Some(UnreadyWorkload { object, is_stuck }) = workload else {
                 *slot = None;
                 continue;
             };
             let now = canary.cx.clock.monotonic();
             let known = slot.get_or_insert_with(|| Box::new(Known { since: now, cause: None }));
-            if now.saturating_sub(known.since) >= PATIENCE {
+            // A rollback names the cause, also when the process has just started.
+            let is_last_chance = is_stuck && known.cause.is_none();
+            if is_last_chance || now.saturating_sub(known.since) >= PATIENCE {
                 known.since = now;
-                let cause = ask(canary, kind, workload).await;
+                let cause = ask(canary, kind, object).await;
                 is_changed |= cause != known.cause;
                 known.cause = cause;
             }

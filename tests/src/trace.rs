@@ -23,7 +23,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube_sandbox::{
     Sandbox,
     cluster::{Cluster, EVENTS, Resource},
@@ -84,8 +84,13 @@ pub struct Observer {
     canaries: BTreeMap<Key, Watched>,
     /// Several operators run.
     is_shared: bool,
+    /// The last start of an operator.
+    started: Option<Timestamp>,
     violations: Vec<String>,
 }
+
+/// The time in which a process that starts lists what it needs; kinds that are not served take a retry.
+const START: SignedDuration = SignedDuration::from_secs(5);
 
 /// Namespace and name.
 type Key = (Arc<str>, Arc<str>);
@@ -138,8 +143,9 @@ impl Observer {
         if std::mem::replace(&mut self.faults_seen, faults) != faults {
             self.tell_all(at, &TraceEvent::WriteFailed);
         }
+        let has_listed = self.started.is_none_or(|start| at.duration_since(start) >= START);
         for watched in self.canaries.values_mut() {
-            watched.rest(at, &self.objects, is_at_work);
+            watched.rest(at, &self.objects, is_at_work && has_listed);
         }
         self.gather();
     }
@@ -153,6 +159,7 @@ impl Observer {
 
     /// The operator was restarted.
     pub fn restarted(&mut self, at: Timestamp) {
+        self.started = Some(at);
         self.tell_all(at, &TraceEvent::Restarted);
     }
 
